@@ -125,7 +125,7 @@ def pump_until(pump: Callable[[float], None], done: Callable[[], bool], timeout_
 
 
 class Session(abc.ABC):
-    """One connection to the broker of a job, with at most one sender and one receiver on one queue.
+    """One connection to the broker of a job, with at most one receiver, and one sender for each queue.
 
     A session connects when it is made. `pump` does the I/O and fills the queues below. Nothing is sent before the next
     `pump`, which first calls `before_write`: the recorder flushes there, so an `invoke` is older than its bytes.

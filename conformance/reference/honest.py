@@ -245,9 +245,12 @@ class Honest:
         """The event that an `outcome` of a consumer is for the broker."""
         return outcome
 
-    def stored_sends(self, count: int) -> int:
-        """How many of a transaction's `count` durable sends, from the first, its commit puts on disk."""
-        return count
+    def stores_send(self, place: int, count: int, first_queue: bool) -> bool:
+        """Whether a commit puts a durable send on disk: the one at `place`, from 0, of `count`.
+
+        `first_queue`: it goes to the same queue as the first send of the transaction.
+        """
+        return True
 
     def stored_outcomes(self, count: int) -> int:
         """How many of a transaction's `count` outcomes, from the first, its commit puts on disk."""

@@ -410,7 +410,13 @@ LIARS: dict[str, Lie] = {
         "A commit puts the first half of the transaction's sends on disk and the rest in memory only.",
         "ARTEMIS-TX-09",
         fault="kill",
-        stored_sends=lambda count: (count + 1) // 2,
+        stores_send=lambda place, count, _: place < (count + 1) // 2,
+    ),
+    "commits-one-queue": _lie(
+        "A commit puts the sends to the transaction's first queue on disk and the rest in memory only.",
+        "ARTEMIS-TX-09",
+        fault="kill",
+        stores_send=lambda _, __, first_queue: first_queue,
     ),
     "commits-rollbacks": _lie(
         "A rollback is answered, and the messages sent in its transaction are stored and delivered.",

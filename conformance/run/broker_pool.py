@@ -93,9 +93,9 @@ class BrokerPool:
         """Give the queues of these trials to each broker that starts before they begin, and keep their brokers."""
         with self._lock:
             for trial in trials:
-                self._left.setdefault(trial.instance, set()).add(trial.queue)
+                self._left.setdefault(trial.instance, set()).update(trial.queues)
                 if trial.script.declared:
-                    self._options[trial.queue] = trial.script.queue
+                    self._options |= dict.fromkeys(trial.queues, trial.script.queue)
 
     def acquire(self, planned: Planned) -> tuple[RunningBroker, float]:
         """Return a running broker with the queue of an expected trial, and the seconds of its start; 0 for a kept one.
@@ -117,7 +117,7 @@ class BrokerPool:
     def begin(self, planned: Planned) -> None:
         """Note that no broker has to be started or kept for this trial any more."""
         with self._lock:
-            self._left[planned.instance].discard(planned.queue)
+            self._left[planned.instance].difference_update(planned.queues)
 
     def release(self, instance: tuple[object, ...], running: RunningBroker) -> None:
         """Keep the broker if more trials of its instance are expected, else end it."""

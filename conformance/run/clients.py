@@ -66,9 +66,10 @@ class Abort:
 class ClientRunner:
     """Starts the clients of a trial, and closes the history of each.
 
-    `queue` is the name of its queue at the broker. `waited_s` is the time that clients waited for silence, or for
-    answers that never came. `slowest_s` is the longest time that the broker took for an answer: a drain waits ten times
-    as long before it calls a message stuck, and at least the liveness bound.
+    `queue` is the name of its queue at the broker, and `more_queues` are those of its others. `waited_s` is the time
+    that clients waited for silence, or for answers that never came. `slowest_s` is the longest time that the broker
+    took for an answer: a drain waits ten times as long before it calls a message stuck, and at least the liveness
+    bound.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class ClientRunner:
             folder,
             abort,
         )
-        self.queue = planned.queue
+        self.queue, *self.more_queues = planned.queues
         self._template = header
         self.waited_s = 0.0
         self.slowest_s = 0.0
@@ -123,6 +124,7 @@ class ClientRunner:
             empty=tuple(number for number, each in enumerate(publishers, 1) if not each.size),
             ack_confirm=speaks.ack_confirm or jobs.NEVER,
             depth=depth_probe(broker, self.queue),
+            more_queues=self._more_queues(step),
             destination=speaks.destination,
             outcomes=speaks.outcomes,
             answers_at_commit=speaks.transacted_sends == "at_commit",
@@ -142,6 +144,11 @@ class ClientRunner:
         if isinstance(step, Consume):
             return _CONSUMERS + self.counts.get(_PROCESS[Consume], 0) + 1
         return self.counts.get(_PROCESS[Publish], 0) + 1
+
+    def _more_queues(self, step: ClientStep) -> dict[str, DepthProbe]:
+        """Return the queues that the step uses beside the first, each with how a client asks for its depth."""
+        used = step.queues - 1 if isinstance(step, Publish) else len(self.more_queues) if isinstance(step, Drain) else 0
+        return {queue: depth_probe(self.broker, queue) for queue in self.more_queues[:used]}
 
     def _to_send_again(self, step: ClientStep) -> tuple[SentTransaction, ...]:
         """Return, once, what the step is to send again: the last transaction of each publisher since such a step."""

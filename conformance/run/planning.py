@@ -22,7 +22,7 @@ from conformance.adapters.interface import EXTERNAL, NATIVE
 from conformance.adapters.vendor_clients import ClientFile
 from conformance.claims import STORED, Catalogue, Claim, Subject, Value, spoken, unmet
 from conformance.scenario import MOST_ROUNDS, TRIALS, Check, Control, Liar, Scenario, SessionLiar, Weakened, slug
-from conformance.scenario.reading import CLEAN_RESTART, singles, unsettled
+from conformance.scenario.reading import CLEAN_RESTART, most_queues, singles, unsettled
 from conformance.scenario.script import (
     After,
     All,
@@ -140,6 +140,11 @@ class Planned:
     def queue(self) -> str:
         """Return the name of its queue; a dot would be a wildcard in some brokers."""
         return self.id.replace(".", "-")
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        """Return the names of all its queues, its own first."""
+        return (self.queue, *(f"{self.queue}-{number}" for number in range(2, most_queues(self.script.steps) + 1)))
 
     @property
     def instance(self) -> tuple[object, ...]:

@@ -164,9 +164,11 @@ class TrialPlayer:
                 self._end_unready(failed)
                 return
             self.floor_s += time.monotonic() - started
-        self.client_runner.queue = self.broker.service.queue_of(self.planned.queue)
+        names = [self.broker.service.queue_of(queue) for queue in self.planned.queues]
+        self.client_runner.queue, *self.client_runner.more_queues = names
         if FRESH in self.planned.script.needs:
-            self.broker.declare(self.client_runner.queue)
+            for name in names:
+                self.broker.declare(name)
 
     def _step(self, step: Step) -> None:
         if isinstance(step, Restart):

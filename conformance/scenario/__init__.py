@@ -30,7 +30,15 @@ import yaml
 from conformance import paths
 from conformance.claims import Catalogue, Claim, Subject, Value, select
 from conformance.errors import CatalogueError
-from conformance.scenario.reading import check_types, drawn, needs_of_launcher, singles, togethers, unrolled
+from conformance.scenario.reading import (
+    check_types,
+    drawn,
+    most_queues,
+    needs_of_launcher,
+    singles,
+    togethers,
+    unrolled,
+)
 from conformance.scenario.script import (
     After,
     Ask,
@@ -66,17 +74,21 @@ MODIFIED = "the outcome modified"
 ANSWERED = "an answer to an acknowledgement"
 """The need of a fault at the answer to an acknowledgement: without answers it would never fire."""
 
+SEVERAL = "several queues in one trial"
+"""The need of a publisher that sends to more than one queue."""
+
 RAW = "the suite's own view of the wire"
 REFUSES = "deliveries given back"
 HOLDS = "deliveries seen before they are asked for"
 PEEKS = "a receiver beside the publisher"
 RESENDS = "duplicate ids"
+SPREADS = "sends of one session to several queues"
 FORWARDS = "sends in the transaction of a consumer"
 TURNED_AWAY = "the end of a link or connection as a refusal"
 REFUSING = {"full_queue_policy", "max_message_bytes"}
 """Settings of a scenario that may make a broker refuse sends."""
 
-CALLS = (RAW, REFUSES, HOLDS, PEEKS, TURNED_AWAY, RESENDS, FORWARDS)
+CALLS = (RAW, REFUSES, HOLDS, PEEKS, TURNED_AWAY, RESENDS, FORWARDS, SPREADS)
 """What the suite's own sessions can do, and a vendor's client cannot (`Scenario.of_client`)."""
 TRIALS = 3
 MOST_ROUNDS = 60
@@ -227,6 +239,7 @@ class Scenario:
         modifies = any(isinstance(s, Consume) and {"failed", "undeliverable"} & {*s.refuse} for s in self._clients)
         answered = any(waits_for_answered_ack(getattr(step.until, "at", None)) for step in self._clients)
         more = {"settings of any name": offers, FRAMES: reads, MODIFIED: modifies, ANSWERED: answered}
+        more[SEVERAL] = most_queues(self.steps) > 1
         queues = (LIVES.get(name, f"a queue with {name}") for name, _ in self.queue)
         others = (need for need in more if more[need])
         return (*queues, *others, *needs_of_launcher(self.steps))
@@ -239,6 +252,7 @@ class Scenario:
         asked[RESENDS] = any(isinstance(step, Publish) and step.resends for step in self._clients)
         limited = "max_length" in dict(self.queue) and any(isinstance(s, Publish) and s.batch for s in self._clients)
         asked[TURNED_AWAY] = limited or "undeclared" in dict(self.queue) or bool(REFUSING & dict(self.settings).keys())
+        asked[SPREADS] = most_queues(self.steps) > 1
         asked[FORWARDS] = any(step.forwards for step in takes)
         asked |= {REFUSES: any(step.refuse for step in takes), HOLDS: any(step.hold for step in takes)}
         return (*(word for word, used in asked.items() if used), *(f"mode {step.mode}" for step in takes))

@@ -49,6 +49,11 @@ def singles(steps: Iterable[Step]) -> Iterator[Single]:
             yield from step.beside
 
 
+def most_queues(steps: Iterable[Step]) -> int:
+    """Return the number of queues that the steps use."""
+    return max((step.queues for step in singles(steps) if isinstance(step, Publish)), default=1)
+
+
 def togethers(steps: Iterable[Step]) -> Iterator[Together]:
     for step in steps:
         if isinstance(step, Rounds):

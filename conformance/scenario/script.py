@@ -345,7 +345,7 @@ class Publish(_Step, frozen=True):
     `every_ms`: sends or transactions are due at this interval, however late the broker answers. `resends`: instead of
     new messages it sends those transactions again, with the same duplicate ids, that the publishers since the last
     such step had asked to commit last. `hurries`: the request to commit follows the sends at once, and their answers
-    are read with its own.
+    are read with its own. `queues`: the sends go in turn to that many queues; the first is that of the other steps.
 
     If the broker knows publish windows, the client asks it for `window` and `ack_event_mode` (`per_message`,
     `windowed`, or nothing); each `immediate_every`-th send asks for Ack Immediately. `tells_waits`: each wait for the
@@ -368,6 +368,7 @@ class Publish(_Step, frozen=True):
     linked: bool = False
     resends: bool = False
     hurries: bool = False
+    queues: Count = 1
 
     @property
     def may_be_refused(self) -> bool:

@@ -1,7 +1,7 @@
 """The broker dies while several clients use it, and others use it again while it recovers."""
 
-from conformance.scenario import Check, Liar, scenario
-from conformance.scenario.script import SETTLE, After, Between, Consume, Kill, Nth, Publish, Restart, Together
+from conformance.scenario import SYNC_OFF, Check, Liar, scenario
+from conformance.scenario.script import SETTLE, After, Between, Consume, Kill, Nth, Publish, Restart, Rounds, Together
 
 AGAIN = Check(
     "delivered_after_restart", exposure="acknowledgements_confirmed", control=Liar("brings-acknowledged-back")
@@ -37,6 +37,33 @@ class BrokerKilledAmongClients:
         "AMQP-ACC-02": AGAIN,
         "STOMP-ACK-05": AGAIN,
     }
+
+
+@scenario
+class BrokerKilledAmongQueues:
+    """Three publishers send to four queues in turn; the broker is killed at a confirm of one, three times.
+
+    Each keeps 20 messages in flight. What was confirmed must be there after the restart, in every queue.
+    """
+
+    mode = "async_ack"
+    steps = (
+        Rounds(
+            (
+                Together(
+                    (
+                        Publish(50_000, window=20, queues=4),
+                        Publish(50_000, window=20, queues=4),
+                        Publish(50_000, window=20, queues=4, until=Kill(Nth("confirm", Between(100, 300)))),
+                    )
+                ),
+                Restart(),
+            ),
+            3,
+        ),
+        *SETTLE,
+    )
+    decides = {"SOLCD-ACK-01": Check("lost", exposure="confirmed_in_window", control=SYNC_OFF)}
 
 
 @scenario

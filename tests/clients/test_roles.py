@@ -8,6 +8,7 @@ from listed_session import Listed
 from stomp_peer import job
 
 from conformance import history
+from conformance.adapters.interface import DepthProbe
 from conformance.clients.roles import play as roles
 from conformance.clients.roles.modes import MODES, AckHeader
 from conformance.clients.session import Refused, SendOutcome
@@ -115,6 +116,41 @@ class Absent(Listed):
 
     def attach_receiver(self, queue, credit, subscription):
         raise Refused("not found")
+
+
+def test_a_publisher_sends_to_its_queues_in_turn(play):
+    """Each send, and its answer, is recorded in the queue that it went to."""
+    _, events = play(Publish(3, window=3, queues=2), Listed(), more_queues={"r": DepthProbe("http")})
+    sends = [(event.message, event.phase, event.queue) for event in events if event.op is Op.SEND]
+
+    assert [("p1:1", "q"), ("p1:2", "r"), ("p1:3", "q")] == [(m, q) for m, phase, q in sends if phase is Phase.INVOKE]
+    assert [("p1:1", "q"), ("p1:2", "r"), ("p1:3", "q")] == [(m, q) for m, phase, q in sends if phase is Phase.OK]
+
+
+@pytest.mark.parametrize(("depth", "last"), [(0, (Phase.OK, 2, "silent")), (1, (Phase.INFO, 2, "stuck"))])
+def test_a_drain_empties_every_queue_and_ends_once(play, monkeypatch, depth, last):
+    """What is left in any of them leaves it stuck. The last depth is the sum."""
+
+    class Depths:
+        def __init__(self, *_):
+            pass
+
+        def ask(self, queue):
+            return 0
+
+        close = __init__
+
+    other = Listed(messages=["p1:2"])
+    other.close = lambda: None
+    monkeypatch.setattr(roles, "connect", lambda job, flush: other)
+    monkeypatch.setattr(roles, "DepthClient", Depths)
+    result, events = play(Drain(), Listed(messages=["p1:1"]), depth, more_queues={"r": DepthProbe("http")})
+
+    drained = [(event.message, event.queue) for event in events if event.op is Op.DRAIN and event.message]
+    ends = [(event.phase, event.count, event.detail) for event in events if event.op is Op.DRAIN and not event.message]
+    depths = [event.count for event in events if event.op is Op.DEPTH]
+    assert ([("p1:1", "q"), ("p1:2", "r")], [last]) == (drained, ends[1:])
+    assert (depth, depth) == (depths[-1], result.depth)
 
 
 def test_a_queue_that_is_not_there_refuses_its_publisher(play):

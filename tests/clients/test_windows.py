@@ -222,15 +222,15 @@ def amqp(monkeypatch):
 
 def test_an_attach_asks_for_a_window(amqp):
     """By link properties (docs/reference-profiles.md), and without a request by none."""
-    asked = amqp(WINDOWED)._sender.properties
+    asked = amqp(WINDOWED)._senders["q"].properties
     assert {symbol("publish-window"): 9, symbol("ack-event-mode"): symbol("windowed")} == dict(asked)
-    assert "per-message" == amqp(PER_MESSAGE)._sender.properties["ack-event-mode"]
-    assert amqp(Asks())._sender.properties is None
+    assert "per-message" == amqp(PER_MESSAGE)._senders["q"].properties["ack-event-mode"]
+    assert amqp(Asks())._senders["q"].properties is None
 
 
 def outcomes(session):
     """The outcomes that its sender names."""
-    named = session._sender.source.outcomes
+    named = session._senders["q"].source.outcomes
     named.rewind()
     return list(named.get_object().elements) if named.next() else []
 
@@ -257,7 +257,7 @@ def disposition(session, state, *tags):
         delivery = types.SimpleNamespace(
             tag=tag, local_state=None, remote_state=state, settled=True, settle=lambda: None
         )
-        session.on_delivery(session._sender, delivery)
+        session.on_delivery(session._senders["q"], delivery)
     session.after_frame()
 
 

@@ -204,6 +204,13 @@ def test_members_of_a_transaction_have_its_events(rows):
     assert (7, None) == (copy["txn"], copy["foreign_id"])
 
 
+def test_a_commit_is_in_the_queue_of_each_member(rows):
+    sends = "of publisher-1 SEND INVOKE p1:1 transaction=t1, of publisher-1 SEND INVOKE p1:2 transaction=t1 queue=r"
+    found = rows(f"{sends}, committed t1 None", Op.COMMIT)
+
+    assert [(1, "q"), (2, "r")] == [(row["n"], row["queue"]) for row in found if row["n"]]
+
+
 SECOND = (
     "of publisher-2 SEND INVOKE p2:9 transaction=t1 durable=True epoch=2, of publisher-2 COMMIT INVOKE transaction=t1 "
     "epoch=2"

@@ -11,7 +11,7 @@ import pathlib
 import pytest
 from proton import Delivery
 
-from conformance.reference.liars import LIARS
+from conformance.reference.liars import LIARS, behaviour
 
 COUNT = 250
 _TRANSACTIONAL = 0x34
@@ -198,8 +198,8 @@ CASES = {
     "never-marks-redelivered": (failed, [(1, 1)], [(1, 0)]),
 }
 
-RECOVERED = {"recovers-half-a-transaction", "commits-half-of-its-acknowledgements"}
-"""Seen after a restart only: see `test_half_a_transaction_is_recovered`, and of its acknowledgements."""
+RECOVERED = {"recovers-half-a-transaction", "commits-half-of-its-acknowledgements", "commits-one-queue"}
+"""Seen after a restart only: see `test_half_a_transaction_is_recovered`, and those after it."""
 
 REFUSING = {"hides-refusals-in-transactions", "refuses-outside-the-transaction"}
 """Seen at a full queue only: see `test_a_refusal_in_a_transaction_is_part_of_it`."""
@@ -319,6 +319,14 @@ def test_half_a_transaction_is_recovered(start, peer, liar, bodies):
     assert client.drain().bodies == [1, 2, 3, 4, 5]
     broker.kill()
     assert peer(start()).drain().bodies == bodies
+
+
+def test_a_commit_to_one_queue_is_whole_and_one_to_two_is_not():
+    """Of one queue the liar stores everything."""
+    lie = behaviour("commits-one-queue")
+
+    assert [lie.stores_send(place, 4, first_queue=True) for place in range(4)] == [True] * 4
+    assert [lie.stores_send(place, 4, first_queue=place % 2 == 0) for place in range(4)] == [True, False] * 2
 
 
 @pytest.mark.parametrize(("liar", "bodies"), [((), []), (("--liar=commits-half-of-its-acknowledgements",), [3, 4])])

@@ -86,7 +86,7 @@ def test_where_one_fails_the_others_are_ended(play):
 
 @pytest.fixture
 def client_runner(tmp_path):
-    planned = types.SimpleNamespace(queue="q")
+    planned = types.SimpleNamespace(queues=("q",))
     return ClientRunner(planned, None, None, tmp_path, bare_header("p"), Abort())
 
 

@@ -18,7 +18,7 @@ from conformance import limits
 from conformance.clients.amqp.connection import AmqpClientConnection, decoded
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import OperationAnswer, Received, SendOutcome, Session, note_range
-from conformance.clients.workers.job import Job, address
+from conformance.clients.workers.job import Job, address, in_turn
 from conformance.errors import ClientError
 from conformance.history import OUTSIDE, Op, Phase
 
@@ -62,7 +62,7 @@ class AmqpSession(Session):
         self._session = self._connection.session()
         self._answered: list[SendOutcome] = []
         self._order: dict[str, int] = {}
-        self._sender: Any = None
+        self._senders: dict[str, Any] = {}
         self._receiver: Any = None
         self._unconfirmed: dict[Any, str] = {}  # by proton's delivery: tags may be any bytes
         self._coordinator = TransactionController(self._attach_coordinator)
@@ -77,7 +77,7 @@ class AmqpSession(Session):
         sender = self._session.sender(f"sender-{queue}")
         _ask(sender, self._job.asks.publisher)
         _name_outcomes(sender, self._job.outcomes)
-        self._sender = self._attach(sender, sender.target, queue)
+        self._senders[queue] = self._attach(sender, sender.target, queue)
 
     @override
     def attach_receiver(self, queue: str, credit: int, subscription: AckHeader) -> None:
@@ -90,21 +90,22 @@ class AmqpSession(Session):
 
     @override
     def sendable(self) -> int:
-        return int(self._sender.credit)
+        return min(int(sender.credit) for sender in self._senders.values())
 
     @override
     def send(
         self, message: str, body: bytes, *, durable: bool, transaction: str | None = None, immediate: bool = False
     ) -> None:
-        delivery = self._sender.delivery(message)
+        sender = self._senders[in_turn(tuple(self._senders), message)]
+        delivery = sender.delivery(message)
         self._order[message] = len(self._order)
         if transaction is not None:
             self._coordinator.enlist(delivery, transaction)
         annotations = {symbol("x-opt-ack-immediately"): True} if immediate else None
         known = {name: self._job.named(message)} if (name := self._job.duplicate_id) else None
         encoded = Message(body=body, id=message, durable=durable, annotations=annotations, properties=known).encode()
-        self._sender.stream(encoded)
-        self._sender.advance()
+        sender.stream(encoded)
+        sender.advance()
 
     @override
     def acknowledge(
@@ -174,7 +175,7 @@ class AmqpSession(Session):
         self._answered.clear()
 
     def on_delivery(self, link: Any, delivery: Any) -> None:
-        if link == self._sender:
+        if link in self._senders.values():
             self._on_outcome(delivery)
         elif link == self._receiver:
             if delivery.readable:

@@ -5,18 +5,27 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
+from typing import Any
 
 from conformance.clients.session import OperationAnswer, Received, Session
 from conformance.clients.workers.job import Job
 from conformance.clients.workers.trigger import ArmedFault
 from conformance.history import Header, Op, Phase, Recorder, is_anothers, is_intact
+from conformance.scenario.script import Publish
 
 Note = Callable[..., int]
 
 
 def noting(job: Job, recorder: Recorder) -> Note:
-    """Return `Recorder.record` for events in the queue and the epoch of a job."""
-    return functools.partial(recorder.record, queue=job.queue, epoch=job.epoch)
+    """Return `Recorder.record` for events in the epoch of a job, and in its queue unless it sends to several."""
+    if not (job.more_queues and isinstance(job.step, Publish)):
+        return functools.partial(recorder.record, queue=job.queue, epoch=job.epoch)
+
+    def note(op: Op, phase: Phase, *, message: str | None = None, **fields: Any) -> int:
+        queue = job.queue_of(message or "")
+        return recorder.record(op, phase, message=message, queue=queue, epoch=job.epoch, **fields)
+
+    return note
 
 
 def pump(session: Session, armed: ArmedFault, timeout_s: float) -> None:

@@ -13,7 +13,7 @@ import pathlib
 import select
 import socket
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -135,11 +135,17 @@ def _armed(job: Job, recorder: Recorder, descriptors: Sequence[int]) -> ArmedFau
 
 
 def _emptied(job: Job, session: Session, recorder: Recorder) -> JobResult:
+    with _asking(job) as ask:
+        return (collect if job.collects else drain)(job, session, recorder, ask)
+
+
+@contextlib.contextmanager
+def _asking(job: Job) -> Iterator[AskDepth]:
     if job.depth is None:
         raise ClientError(f"the adapter declares no way to ask for the depth of {job.queue}")
     depths = DepthClient(job.depth, f"{job.header.trial}-{job.header.process}-depth")
     try:
-        return (collect if job.collects else drain)(job, session, recorder, depths.ask)
+        yield depths.ask
     finally:
         depths.close()
 
@@ -147,23 +153,44 @@ def _emptied(job: Job, session: Session, recorder: Recorder) -> JobResult:
 def drain(job: Job, session: Session, recorder: Recorder, ask: AskDepth) -> JobResult:
     """Receive and accept everything until silence, and until the broker reports a depth of 0.
 
-    Silence alone ends no drain: AMQP lets a broker answer a drain before its queue is empty. The drain is stuck if the
-    depth stays above 0 for the liveness bound: that of the job, or ten times the longest wait for a message in this
-    drain.
+    The queues of the trial come one after the other. Silence alone ends no drain: AMQP lets a broker answer a drain
+    before its queue is empty. The drain is stuck if the depth stays above 0 for the liveness bound: that of the job, or
+    ten times the longest wait for a message in this drain.
     """
     note = noting(job, recorder)
     note(Op.DRAIN, Phase.INVOKE)
     try:
-        return _drained(job, session, note, ask)
+        results = [_drained(job, session, note, ask)]
     except Refused:
         # RabbitMQ 3.10 answers the attach, and then ends the session: there is no such queue.
         if not (job.may_be_absent and _is_absent(job.queue, ask)):
             raise
         note(Op.DRAIN, Phase.OK, count=0, detail="no such queue")
         return JobResult(depth=0)
+    for queue, probe in job.more_queues.items():
+        header = msgspec.structs.replace(job.header, process=f"{job.header.process}-{queue}")
+        other = msgspec.structs.replace(job, queue=queue, depth=probe, more_queues={}, header=header)
+        results.append(_drained_beside(other, recorder, note, sum(result.depth or 0 for result in results)))
+    received, depth = sum(result.count for result in results), sum(result.depth or 0 for result in results)
+    left = DELAYED if job.delayed else "stuck"
+    phase, detail = (Phase.INFO, left) if depth else (Phase.OK, "silent")
+    note(Op.DRAIN, phase, count=received, detail=detail)
+    waited = sum(result.waited_s for result in results)
+    return JobResult(ended=left if depth else "finished", count=received, depth=depth, waited_s=waited)
 
 
-def _drained(job: Job, session: Session, note: Note, ask: AskDepth) -> JobResult:
+def _drained_beside(job: Job, recorder: Recorder, note: Note, elsewhere: int) -> JobResult:
+    """Empty another queue of the trial, over a connection of its own."""
+    session = connect(job, recorder.flush)
+    try:
+        with _asking(job) as ask:
+            return _drained(job, session, note, ask, elsewhere)
+    finally:
+        session.close()
+
+
+def _drained(job: Job, session: Session, note: Note, ask: AskDepth, elsewhere: int = 0) -> JobResult:
+    """Empty one queue. The depths that are recorded include what is left `elsewhere`, in the queues before it."""
     session.attach_receiver(job.queue, job.prefetch, AckHeader.INDIVIDUAL)
     started = last = time.monotonic()
     received, working, silence, bound = 0, 0.0, job.silence_s, job.liveness_s
@@ -177,15 +204,11 @@ def _drained(job: Job, session: Session, note: Note, ask: AskDepth) -> JobResult
             received, last, silence, working = received + got, now, job.silence_s, now - started
         elif now - last >= silence:
             depth = ask(job.queue)
-            note(Op.DEPTH, Phase.OK, count=depth)
+            note(Op.DEPTH, Phase.OK, count=elsewhere + depth)
             if not depth or time.monotonic() - last > bound:
                 break
             silence = min(silence * 2, 2.0) + (now - last)
-    left = DELAYED if job.delayed else "stuck"
-    ended = left if depth else "finished"
-    phase, detail = (Phase.INFO, left) if depth else (Phase.OK, "silent")
-    note(Op.DRAIN, phase, count=received, detail=detail)
-    return JobResult(ended=ended, count=received, depth=depth, waited_s=time.monotonic() - started - working)
+    return JobResult(count=received, depth=depth, waited_s=time.monotonic() - started - working)
 
 
 def _is_absent(queue: str, ask: AskDepth) -> bool:
@@ -200,7 +223,7 @@ def _take_drained(job: Job, session: Session, note: Note, phase: Phase = Phase.O
     got = 0
     while session.incoming:
         received = next_received(session, job)
-        note(Op.DRAIN, phase, message=received.message, detail=detail, **seen(received, job))
+        note(Op.DRAIN, phase, message=received.message, queue=job.queue, detail=detail, **seen(received, job))
         session.acknowledge([received])
         got += 1
     if got:

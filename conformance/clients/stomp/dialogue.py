@@ -32,7 +32,7 @@ from conformance.clients.session import (
     note_range,
     pump_until,
 )
-from conformance.clients.workers.job import Asks, Job, address
+from conformance.clients.workers.job import Asks, Job, address, in_turn
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
 
@@ -188,9 +188,9 @@ class StompDialogue(Session):
         self._output = bytearray()
         self._blocked = False
         self._deliveries = 0
+        self._queues: list[str] = []
         self._connected = False
         self._closed = False
-        self._destination = ""
         self._subscription = AckHeader.INDIVIDUAL
         self._poll = select.poll()
         self._readable = -1
@@ -201,7 +201,7 @@ class StompDialogue(Session):
 
     @override
     def attach_sender(self, queue: str) -> None:
-        self._destination = address(self._job.destination, queue)
+        self._queues.append(queue)
 
     @override
     def attach_receiver(self, queue: str, credit: int, subscription: AckHeader) -> None:
@@ -325,7 +325,8 @@ class StompDialogue(Session):
     # outgoing frames
 
     def _sending(self, message: str, body: bytes, *, durable: bool) -> dict[str, str]:
-        headers = {"destination": self._destination, "conformance-id": message, "content-length": str(len(body))}
+        place = address(self._job.destination, in_turn(self._queues, message))
+        headers = {"destination": place, "conformance-id": message, "content-length": str(len(body))}
         if durable:
             headers["persistent"] = "true"
         if self._job.duplicate_id:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 import msgspec
 
@@ -30,6 +31,16 @@ class StompHeaders(msgspec.Struct, frozen=True):
     send: dict[str, str] = {}
     subscribe: dict[str, str] = {}
     virtual_host: str = ""
+
+
+def in_turn(queues: Sequence[str], message: str) -> str:
+    """Return the one of a publisher's queues to which a message goes: the first, the second, ... and the first again.
+
+    >>> in_turn(("a", "b"), "p1:3")
+    'a'
+    """
+    parsed = parse_message(message)
+    return queues[(parsed[1] - 1) % len(queues)] if parsed else queues[0]
 
 
 def address(destination: str, queue: str) -> str:
@@ -96,6 +107,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     `producer` is the number of this publisher, `empty` has those that send messages without a body.
 
+    Beside `queue` a publisher sends to `more_queues` in turn, and a drain empties them too; each has its depth probe.
     A `Drain` with `collects` empties that dead-letter or expiry queue instead; with `delayed`, the messages that a
     drain does not get may wait for their redelivery. `history` is the path of its file, and `epoch` the run of the
     broker that it talks to. `within_s` is set if the fault of the step is a command of the broker's owner: the seconds
@@ -122,6 +134,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     protocol: str
     queue: str
+    more_queues: dict[str, DepthProbe] = {}
     epoch: int
     client: str = "library"
     producer: int = 1
@@ -157,6 +170,10 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def fault(self) -> ClientFault | None:
         until = self.step.until if isinstance(self.step, Publish | Consume) else None
         return until if isinstance(until, ClientFault) else None
+
+    def queue_of(self, message: str) -> str:
+        """Return the queue to which this publisher sends a message."""
+        return in_turn((self.queue, *self.more_queues), message)
 
     def named(self, message: str) -> str:
         """Return the duplicate id of a message: no other trial has it, in a queue that outlives the run."""

@@ -238,6 +238,8 @@ def _publish(step: Publish, body: Body) -> None:
         raise CannotError("a publish window that the broker knows is not in it")
     if not step.size:
         raise CannotError("messages without a body are not in it")
+    if step.queues > 1:
+        raise CannotError("a publisher that sends to several queues is not in it")
     if step.resends or step.hurries:
         raise CannotError("transactions that are sent again, or committed before their answers, are not in it")
     if step.peek or step.unasked_every:

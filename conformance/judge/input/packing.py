@@ -304,20 +304,20 @@ def _expanded(process: str, events: Sequence[Event], discharged: Discharged) -> 
     The judge groups by message, so the events of a transaction must be in the rows of its members. The members are the
     messages whose send or acknowledgement the same process invoked in it.
     """
-    members: dict[str, dict[str, None]] = {}
+    members: dict[str, dict[str, str | None]] = {}
     found: list[Event] = []
     for event in events:
         found.append(event)
         if event.transaction is None:
             continue
         if event.op in _DISCHARGES:
-            covered = tuple(members.get(event.transaction, ()))
-            found += [msgspec.structs.replace(event, message=message) for message in covered]
-            discharged.setdefault((event.epoch, event.transaction), {})[process] = covered
+            covered = members.get(event.transaction, {})
+            found += [msgspec.structs.replace(event, message=each, queue=queue) for each, queue in covered.items()]
+            discharged.setdefault((event.epoch, event.transaction), {})[process] = tuple(covered)
         elif event.op is Op.SYNC:
             found += [msgspec.structs.replace(event, message=message) for message in _synced(event, discharged)]
         elif event.op in _JOINS and event.phase is Phase.INVOKE and event.message is not None:
-            members.setdefault(event.transaction, {})[event.message] = None
+            members.setdefault(event.transaction, {})[event.message] = event.queue
     return found
 
 

@@ -352,9 +352,11 @@ class ReferenceBroker:
     def _sends_effects(self, sends: list[Send]) -> list[Effect]:
         """The effects of a transaction's sends; which of them are stored is for a liar to say."""
         effects = [self._effects.arrival(*send) for send in sends]
-        durable = [effect for effect in effects if effect.records]
-        forgotten = durable[self.behaviour.stored_sends(len(durable)) :]
-        return [effect._replace(records=()) if effect in forgotten else effect for effect in effects]
+        durable = [place for place, effect in enumerate(effects) if effect.records]
+        for place, sent in enumerate(durable):
+            if not self.behaviour.stores_send(place, len(durable), sends[sent].queue is sends[0].queue):
+                effects[sent] = effects[sent]._replace(records=())
+        return effects
 
     def _outcome_effects(
         self, subscription: Subscription, tag: int, outcome: SettlementEvent, *, here: bool, transacted: bool
