@@ -55,7 +55,7 @@ def test_the_numbers_are_those_of_the_trial():
     """Drawn from its seed: k is in the script as it was recorded."""
     item = SCENARIOS["broker-killed-while-publishing"]
     triggers = [step.until.at for step in item.drawn(5).steps if isinstance(step, Publish)]
-    when = [f"confirm={at.k}" if isinstance(at, Nth) else f"ms={at.ms}" for at in triggers]
+    when = [f"confirm={at.k}" if isinstance(at, Nth) else f"ms={at.parts[0].ms}, confirm=1" for at in triggers]
 
     assert {"confirm", "ms"} == {each.partition("=")[0] for each in when}
     for each in when:
