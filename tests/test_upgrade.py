@@ -26,16 +26,7 @@ from conformance.report.expectations import read_baseline
 from conformance.report.model import Standing
 from conformance.run import artifacts, readiness_probe
 from conformance.scenario.reading import unrolled
-from conformance.scenario.script import (
-    After,
-    FailedSync,
-    Kill,
-    Nth,
-    Pause,
-    Publish,
-    Restart,
-    Stop,
-)
+from conformance.scenario.script import After, FailedSync, Kill, Nth, Pause, Publish, Restart, Stop
 
 TODAY = datetime.date(2026, 11, 21)
 KILLED = Publish(9, window=1, until=Kill(Nth("confirm", 3)))

@@ -23,13 +23,7 @@ from conformance.history import Ended, Header, close_history
 from conformance.run.planning import Planned
 from conformance.scenario import RESENDS, TURNED_AWAY
 from conformance.scenario.reading import singles
-from conformance.scenario.script import (
-    Ask,
-    ClientStep,
-    Consume,
-    Drain,
-    Publish,
-)
+from conformance.scenario.script import Ask, ClientStep, Consume, Drain, Publish
 
 _PROCESS = {Publish: "publisher", Consume: "consumer", Drain: "drain", Ask: "asker"}
 _GOING_S = 5.0

@@ -41,14 +41,7 @@ from conformance.run.planning import Planned, quick
 from conformance.run.readiness_probe import ProbeClient
 from conformance.scenario import Scenario
 from conformance.scenario.reading import unrolled
-from conformance.scenario.script import (
-    Kill,
-    Pause,
-    PowerLoss,
-    Restart,
-    Step,
-    Stop,
-)
+from conformance.scenario.script import Kill, Pause, PowerLoss, Restart, Step, Stop
 
 BEFORE = "before"
 """The folder, in that of the run, where the old version alone was recorded and judged."""
