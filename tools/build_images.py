@@ -5,11 +5,8 @@ For a CI job that has time for it beside other work: a base of Debian takes a mi
 
 from __future__ import annotations
 
-import pathlib
 import sys
-import tempfile
 import time
-import uuid
 from collections.abc import Sequence
 
 from conformance.adapters.container.engine import connect
@@ -17,7 +14,6 @@ from conformance.adapters.container.images import Recipe, broker_image
 from conformance.adapters.file_adapter import FileAdapter
 from conformance.adapters.opening import find
 from conformance.errors import ConformanceError, UsageError
-from conformance.ledger import Ledger
 from conformance.quoting import visible
 
 
@@ -27,14 +23,10 @@ def main(names: Sequence[str]) -> int:
         if not names or names[0].startswith("-"):
             raise UsageError("usage: python -m tools.build_images NAME...")
         recipes = [_recipe(name) for name in names]
-        with (
-            tempfile.TemporaryDirectory(prefix="conformance-images-") as folder,
-            Ledger(pathlib.Path(folder), f"images-{uuid.uuid4().hex[:12]}") as ledger,
-        ):
-            for recipe in recipes:
-                began = time.monotonic()
-                image = broker_image(connect(), recipe, ledger)
-                print(f"{image.name}, upon {image.base}: {time.monotonic() - began:.0f} s", flush=True)
+        for recipe in recipes:
+            began = time.monotonic()
+            image = broker_image(connect(), recipe)
+            print(f"{image.name}, upon {image.base}: {time.monotonic() - began:.0f} s", flush=True)
     except ConformanceError as error:
         print(visible(f"conformance: {error}"), file=sys.stderr)
         for line in getattr(error, "log_tail", ()):

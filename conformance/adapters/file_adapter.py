@@ -17,7 +17,7 @@ from conformance import paths
 from conformance.adapters.config.own_configuration import OwnConfig
 from conformance.adapters.container import docker, images
 from conformance.adapters.container.images import HOME, Recipe
-from conformance.adapters.distribution import fetch
+from conformance.adapters.distribution import debian, fetch
 from conformance.adapters.external import broker as external
 from conformance.adapters.external.addresses import places, urls_by_protocol, with_management
 from conformance.adapters.file import settings
@@ -97,7 +97,7 @@ class FileAdapter:
         """The adapter of a file; None is its default version, and the native launcher, or that of its `[external]`."""
         place = _launcher(file, launcher, path)
         found = _stated_version(file, version) if place.rules or place.home else _version(file, version, place.word)
-        return cls(file.name, found, place.word, file, path, asked or file.name, place)
+        return cls(file.name, found, place.word, file.at(found), path, asked or file.name, place)
 
     @property
     def spec(self) -> str:
@@ -154,6 +154,8 @@ class FileAdapter:
         """As `Adapter.install`, in the cache or in `into`."""
         if self.place.home is not None:
             return self.place.home
+        if self.launcher == NATIVE and (suite := fetch.suite_of(self.file, self.version)):
+            return debian.root(self.file.packages, suite, offline=offline)
         if self.file.fetch is None or self.place.rules is not None:
             return self.path.parent
         folder = self.file.fetch.folder.format(version=self.version)

@@ -355,3 +355,29 @@ def test_the_rules_of_an_external_broker_are_checked_against_its_file(tmp_path: 
 
 def test_a_path_of_keys_leads_to_values() -> None:
     assert [("a.0.b", 1), ("a.1.c", 2)] == _at({"a": [{"b": 1, "d": 4}, {"c": 2}], "e": None}, "a.*.b|c")
+
+
+# what is different from a version on
+
+
+def test_a_later_version_is_laid_over_the_file() -> None:
+    since = {"2": {"settings": {"level": {"default": 4}}}, "10.1": {"title": "Ten", "ports": ["amqp", "http", "more"]}}
+    read = read_table({**FILE, "since": since}, HERE)
+    levels = [read.at(version).settings["level"].default for version in ("1.9", "2", "10.0", "10.1")]
+
+    assert levels == [3, 4, 4, 4]
+    assert [read.at(version).title for version in ("10.0", "10.1")] == ["Mine", "Ten"]
+    assert read.at("10.1").ports == ("amqp", "http", "more")
+    assert read.at("2").settings["level"].stock == 3
+    assert read.at("1.9") == read
+
+
+def test_what_is_wrong_with_a_later_version_is_told_with_it() -> None:
+    since = {"2": {"protocols": {"amqp": {"port": "amqps"}}, "titel": "?"}}
+
+    found = errors({**FILE, "since": since})
+
+    assert found[1:] == [
+        "since.2.unknown key 'titel': did you mean 'title'?",
+        "since.2.protocols.amqp.port: unknown port 'amqps': did you mean 'amqp'?",
+    ]

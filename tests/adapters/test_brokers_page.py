@@ -95,6 +95,8 @@ def test_required_keys_are_marked() -> None:
 
     assert set(marked[0]) | {"protocols", "start", "data", "journal"} == set(required(BrokerFile))
     for table, keys in zip(tables[1:], marked[1:], strict=True):
+        if table.startswith("since."):
+            continue  # parts of other tables
         model = next((model for name, model in models.items() if table.startswith(name)), None)
         shown = set(required(model)) if model else set()
         inferred = {"method"} if model is QueuesTable else set()

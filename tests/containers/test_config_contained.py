@@ -37,7 +37,7 @@ XML = """<configuration xmlns="urn:activemq">
 def image(real, ledger, monkeypatch):
     """That of Artemis; the tests are skipped where nothing can be had to build it on."""
     try:
-        return broker_image(real, ARTEMIS.recipe(), ledger).name
+        return broker_image(real, ARTEMIS.recipe()).name
     except LaunchError as error:
         if "no image to build on" not in str(error):
             raise

@@ -28,10 +28,10 @@ ADAPTER = adapters.find("artemis@2.56.0:docker")
 
 def built(real, adapter, folder):
     """Built where it is not there; the tests are skipped where nothing can be had to build it on."""
-    with pytest.MonkeyPatch.context() as patch, Ledger(folder, f"image-{os.getpid()}-{adapter.name}") as book:
+    with pytest.MonkeyPatch.context() as patch, Ledger(folder, f"image-{os.getpid()}-{adapter.name}"):
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))
         try:
-            return broker_image(real, adapter.recipe(), book).name
+            return broker_image(real, adapter.recipe()).name
         except LaunchError as error:
             if "no image to build on" not in str(error):
                 raise

@@ -16,6 +16,7 @@ import pytest
 
 from conformance import adapters, mounts
 from conformance.adapters.container import engine, images
+from conformance.adapters.distribution import debian
 from conformance.adapters.file import model
 from conformance.adapters.launch.plan import BrokerSource
 from conformance.errors import LaunchError, UsageError
@@ -33,7 +34,7 @@ FILE = adapters.find("reference").file.model_copy(
 def cache_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.delenv(images.BASE_VARIABLE, raising=False)
-    monkeypatch.setattr(images, "_cannot_make", lambda: "no test makes one")
+    monkeypatch.setattr(debian, "cannot_make", lambda: "no test makes one")
 
 
 @pytest.fixture
@@ -59,7 +60,7 @@ def names(context):
 
 def test_the_vendors_image_brings_its_own_distribution(pretend, recipe, ledger):
     pretend.images[VENDOR] = "sha256:1"
-    image = images.broker_image(pretend, recipe(), ledger)
+    image = images.broker_image(pretend, recipe())
 
     assert (VENDOR, True) == (image.base, image.official)
     assert {"Dockerfile", "distribution"} == set(names(pretend.context))
@@ -72,7 +73,7 @@ def test_a_vendors_image_without_the_broker_gets_it(pretend, recipe, ledger):
     bare = model.ContainerTable(images=(IMAGES[0].model_copy(update={"bare": True}),))
     made = recipe()
     source = dataclasses.replace(made.source, file=FILE.model_copy(update={"container": bare}))
-    images.broker_image(pretend, dataclasses.replace(made, source=source), ledger)
+    images.broker_image(pretend, dataclasses.replace(made, source=source))
 
     assert "distribution/bin/broker" in names(pretend.context)
 
@@ -117,10 +118,10 @@ def test_images_that_cannot_be_asked_for(words, capsys):
 
 def test_a_base_of_our_own_gets_the_distribution(pretend, recipe, ledger, monkeypatch):
     """A registry is asked first. Files in the image belong to root, also if another user unpacked them."""
-    monkeypatch.setattr(images, "_cannot_make", str)
-    monkeypatch.setattr(images, "base_archive", lambda packages, book: pathlib.Path(f"of-{'-'.join(packages)}.tar"))
+    monkeypatch.setattr(debian, "cannot_make", str)
+    monkeypatch.setattr(debian, "archive", lambda packages, suite: pathlib.Path(f"of-{'-'.join(packages)}.tar"))
     pretend.images.clear()
-    image = images.broker_image(pretend, recipe(), ledger)
+    image = images.broker_image(pretend, recipe())
     packed = names(pretend.context)
 
     assert not image.official
@@ -132,25 +133,25 @@ def test_a_base_of_our_own_gets_the_distribution(pretend, recipe, ledger, monkey
 
 def test_a_base_that_is_there_is_not_asked_for_again(pretend, recipe, ledger, monkeypatch):
     """Nor is an image built twice."""
-    monkeypatch.setattr(images, "_cannot_make", str)
-    monkeypatch.setattr(images, "base_archive", lambda packages, book: pathlib.Path("base.tar"))
+    monkeypatch.setattr(debian, "cannot_make", str)
+    monkeypatch.setattr(debian, "archive", lambda packages, suite: pathlib.Path("base.tar"))
     pretend.images.clear()
-    first = images.broker_image(pretend, recipe(), ledger)
+    first = images.broker_image(pretend, recipe())
     asked = len(pretend.asked)
 
-    assert first == images.broker_image(pretend, recipe(), ledger)
+    assert first == images.broker_image(pretend, recipe())
     assert asked == len(pretend.asked)
 
 
 def test_what_an_image_is_made_from_is_in_its_name(pretend, recipe, ledger):
     pretend.images[VENDOR] = "sha256:1"
-    found = {images.broker_image(pretend, recipe(), ledger).name}
+    found = {images.broker_image(pretend, recipe()).name}
     pretend.images[VENDOR] = "sha256:2"
-    found.add(images.broker_image(pretend, recipe(), ledger).name)
+    found.add(images.broker_image(pretend, recipe()).name)
     pretend.registry = ("vendor/broker:1.1",)
-    found.add(images.broker_image(pretend, recipe("1.1"), ledger).name)
+    found.add(images.broker_image(pretend, recipe("1.1")).name)
     recipe().dockerfile.write_text("FROM ${BASE_IMAGE}\nUSER root\n")
-    found.add(images.broker_image(pretend, recipe(), ledger).name)
+    found.add(images.broker_image(pretend, recipe()).name)
 
     assert 4 == len(found)
 
@@ -159,28 +160,28 @@ def test_a_base_that_was_named_is_taken(pretend, recipe, ledger, monkeypatch):
     monkeypatch.setenv(images.BASE_VARIABLE, "mine:1")
     pretend.registry = ("mine:1",)
 
-    image = images.broker_image(pretend, recipe(), ledger)
+    image = images.broker_image(pretend, recipe())
 
     assert ("mine:1", True) == (image.base, image.official)
     assert ("pull", "mine:1") == pretend.asked[0]
 
 
 def test_a_run_that_is_offline_asks_no_registry(pretend, recipe, ledger, monkeypatch):
-    monkeypatch.setattr(images, "_cannot_make", lambda: "debootstrap is not installed")
+    monkeypatch.setattr(debian, "cannot_make", lambda: "debootstrap is not installed")
     pretend.images.clear()
     with pytest.raises(
         LaunchError, match=r"the run is offline; and debootstrap is not installed. Name an image with strace"
     ):
-        images.broker_image(pretend, recipe(offline=True), ledger)
+        images.broker_image(pretend, recipe(offline=True))
 
     assert [] == pretend.asked
 
 
 def test_debootstrap_that_fails_leaves_no_archive(tmp_path, ledger, monkeypatch):
     fake(tmp_path, monkeypatch, "debootstrap", "echo E: no such suite; exit 3")
-    fake(tmp_path, monkeypatch, "unshare", 'shift; exec "$@"')
+    fake(tmp_path, monkeypatch, "unshare", 'while [ "${1#--}" != "$1" ]; do shift; done; exec "$@"')
     with pytest.raises(LaunchError, match="ended with 3") as caught:
-        images.base_archive(["strace"], ledger)
+        debian.archive(["strace"])
 
     assert ("E: no such suite",) == caught.value.log_tail
     assert [] == list((tmp_path / "cache").rglob("*.tar"))

@@ -197,7 +197,7 @@ class Able:
             with tempfile.TemporaryDirectory(prefix="conformance-able-") as folder:
                 run = f"able-{uuid.uuid4().hex[:12]}"
                 with Ledger(pathlib.Path(folder), run) as ledger:
-                    self._found[what] = ask(engine, broker_image(engine, self._recipe, ledger).name, ledger)
+                    self._found[what] = ask(engine, broker_image(engine, self._recipe).name, ledger)
         return self._found[what]
 
     def _cannot_trace(self, engine: Engine, image: str, ledger: Ledger) -> str:
@@ -255,7 +255,7 @@ def prepare(recipe: Recipe, setup: BrokerSetup) -> NativeBroker:
     """
     source, ledger = recipe.source, setup.ledger
     engine = connect()
-    image = broker_image(engine, recipe, ledger)
+    image = broker_image(engine, recipe)
     reserved = ports.Ports(source.file.ports)
     try:
         numbers = {name: recipe.table.ports.get(name, port) for name, port in reserved.by_name.items()}

@@ -4,8 +4,6 @@ The base is the vendor's own image if the engine has it or a registry gives it. 
 one of its own, once: a small Debian by debootstrap with what the broker needs. The distribution then comes from where
 the native launcher gets it, and is put into the context of the build. The report names the base.
 
-`{XDG_CACHE_HOME}/ack-conformance/images` keeps the tar of such a base, 490 MB; the engine keeps the images.
-
 The bundled broker's image gets the code that runs here, and the AMQP engine beneath it, copied from where this process
 has them. So it is the same in a checkout and in an installed wheel, and needs no package index. The compiled part of
 python-qpid-proton is made for the stable ABI (PEP 384): any later Python loads it. The loader of cffi, which is not,
@@ -22,15 +20,15 @@ import pathlib
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import IO
 
-from conformance import mounts, paths
+from conformance import paths
 from conformance.adapters.container.engine import Engine
+from conformance.adapters.distribution import debian
 from conformance.adapters.file.model import ContainerTable
 from conformance.adapters.launch.plan import BrokerSource
 from conformance.errors import LaunchError
-from conformance.ledger import Ledger
 from conformance.locks import locked
 
 _PACKAGE = pathlib.Path(__file__).resolve().parents[2]
@@ -93,8 +91,6 @@ BASE_VARIABLE = "CONFORMANCE_BASE_IMAGE"
 HOME = pathlib.Path("/opt/broker")
 """Where every Dockerfile of ours puts the distribution, or a link to it."""
 
-_SUITE = "bookworm"
-_DIES_WITH_US = ("setpriv", "--pdeathsig", "TERM")
 _LEFT_OUT = ("examples", "web")
 
 
@@ -120,6 +116,12 @@ class Recipe:
     def official(self) -> str:
         return self.table.official(self.source.version).name
 
+    @property
+    def suite(self) -> str:
+        """The Debian whose package is this version, if the file names one."""
+        installed = self.source.file.installed
+        return installed.suites.get(self.source.version, debian.SUITE) if installed else debian.SUITE
+
     def lacks(self, base: str) -> bool:
         """Whether a base has no distribution, so that it is put in: all but a vendor's image that has the product."""
         vendor = self.table.official(self.source.version)
@@ -139,12 +141,12 @@ class Image:
     official: bool
 
 
-def broker_image(engine: Engine, recipe: Recipe, ledger: Ledger) -> Image:
+def broker_image(engine: Engine, recipe: Recipe) -> Image:
     """The image of a broker, built if the engine lacks it; `LaunchError`, `FetchError` if that is impossible.
 
     Its tag names what it was made from, so a new Dockerfile, base or version makes a new one.
     """
-    base = _base(engine, recipe, ledger)
+    base = _base(engine, recipe)
     own = base.startswith("conformance/base:")
     key = "\0".join([recipe.dockerfile.read_text(), str(engine.image(base)), recipe.source.version, recipe.content])
     name = f"conformance/{recipe.source.file.name}:{recipe.source.version}-{_digest(key)}"
@@ -156,10 +158,10 @@ def broker_image(engine: Engine, recipe: Recipe, ledger: Ledger) -> Image:
     return Image(name, base, not own)
 
 
-def _base(engine: Engine, recipe: Recipe, ledger: Ledger) -> str:
+def _base(engine: Engine, recipe: Recipe) -> str:
     """Prefer what the engine has, so that not every run waits for a registry that does not answer."""
     packages, official = recipe.table.packages, recipe.official
-    own = f"conformance/base:{_SUITE}-{_digest(' '.join(packages))}"
+    own = f"conformance/base:{debian.name_of(packages, recipe.suite)}"
     chosen = os.environ.get(BASE_VARIABLE)
     if chosen:
         if engine.image(chosen) is None:
@@ -176,68 +178,13 @@ def _base(engine: Engine, recipe: Recipe, ledger: Ledger) -> str:
             refused = str(error)
         else:
             return official
-    if reason := _cannot_make():
+    if reason := debian.cannot_make():
         raise LaunchError(
             f"there is no image to build on: {refused}; and {reason}. Name an image with {', '.join(packages)} "
             f"in {BASE_VARIABLE}"
         )
-    engine.import_image(base_archive(packages, ledger), own)
+    engine.import_image(debian.archive(packages, recipe.suite), own)
     return own
-
-
-def _cannot_make() -> str:
-    if os.getuid() != 0:
-        return "to make one of Debian needs root"
-    if mounts.tool("debootstrap") is None:
-        return "debootstrap is not installed (Debian: apt-get install debootstrap)"
-    return ""
-
-
-def base_archive(packages: Sequence[str], ledger: Ledger) -> pathlib.Path:
-    """A tar of a minimal Debian with these packages, in the cache; made once, in a minute.
-
-    In a mount namespace of its own: debootstrap mounts /proc in what it makes, and would leave it behind if it is
-    killed. Raises `LaunchError` with the end of what it said.
-    """
-    target = _folder() / f"debian-{_SUITE}-{_digest(' '.join(packages))}.tar"
-    with locked(target):
-        if not target.exists():
-            root, draft = target.with_suffix(".root"), target.with_suffix(".draft")
-            shutil.rmtree(root, ignore_errors=True)  # the lock is ours: a killed process left it
-            try:
-                include = [f"--include={','.join(packages)}"] if packages else []
-                made = ["debootstrap", "--variant=minbase", *include, _SUITE, str(root)]
-                _command([*_DIES_WITH_US, "unshare", "--mount", *made], target.with_suffix(".log"), ledger)
-                _command(["tar", "-C", str(root), "-cf", str(draft), "."], target.with_suffix(".log"), ledger)
-                draft.replace(target)
-            finally:
-                shutil.rmtree(root, ignore_errors=True)
-                draft.unlink(missing_ok=True)
-    return target
-
-
-def _command(words: Sequence[str], log: pathlib.Path, ledger: Ledger) -> None:
-    path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
-    with log.open("ab") as stream:
-        try:
-            process, ticket = ledger.spawn(
-                words[0], words, env={**os.environ, "PATH": path}, stdout=stream, stderr=stream
-            )
-        except OSError as error:
-            raise LaunchError(f"{words[0]} cannot be started: {error.strerror}") from error
-        try:
-            status = process.wait()
-        except BaseException:
-            process.kill()
-            process.wait()
-            raise
-        finally:
-            ledger.released(ticket)
-    if status != 0:
-        said = log.read_text(errors="replace").splitlines()[-40:]
-        raise LaunchError(
-            f"no Debian to build on: `{' '.join(words)}` ended with {status}", log_tail=said, log=str(log)
-        )
 
 
 def _pack(context: IO[bytes], dockerfile: pathlib.Path, home: pathlib.Path | None) -> None:

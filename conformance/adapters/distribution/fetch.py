@@ -268,17 +268,27 @@ _ASKED_S = 20.0
 def installed_version(file: BrokerFile, asked: str | None, *, native: bool) -> str:
     """The version for a user who asked for this one; None asks for the installed one.
 
-    A container can have any version. If nothing is installed it is the version asked for, or the default: the start
-    reports what is missing. Raises `UsageError` if another version is installed.
+    A container can have any version, and so has a suite of Debian. If nothing is installed it is the version asked for,
+    or the default: the start reports what is missing. Raises `UsageError` if another version is installed.
     """
     assert file.installed is not None  # the caller has looked
     found = _installed(file.installed) if native else ""
-    if not found:
+    if not found or asked in file.installed.suites:
         return asked or file.default_version
     if asked not in (None, found):
+        known = " or ".join([found, *file.installed.suites])
         other = f", or take {file.name}@{asked}:docker" if file.container else ""
-        raise UsageError(f"{file.name}@{asked}: version {found} is installed here; install {asked}{other}")
+        raise UsageError(
+            f"{file.name}@{asked}: version {found} is installed here; take {known}, install {asked}{other}"
+        )
     return found
+
+
+def suite_of(file: BrokerFile, version: str) -> str:
+    """The suite of Debian that has this version, if this machine has another; empty if none is needed."""
+    if file.installed is None or version not in file.installed.suites or version == _installed(file.installed):
+        return ""
+    return file.installed.suites[version]
 
 
 def not_installed(file: BrokerFile) -> str:
@@ -296,13 +306,15 @@ def version_differs(file: BrokerFile, planned: str, log: str) -> str:
     return f"is version {logged[1]}, not {planned} (installed.logged)"
 
 
-@functools.cache
 def _installed(table: Installed) -> str:
+    return _asked(table.command, table.pattern)
+
+
+@functools.cache
+def _asked(command: tuple[str, ...], pattern: str) -> str:
     try:
-        done = subprocess.run(
-            table.command, capture_output=True, text=True, timeout=_ASKED_S, check=False, errors="replace"
-        )
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_ASKED_S, check=False, errors="replace")
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    found = re.search(table.pattern, done.stdout) if done.returncode == 0 else None
+    found = re.search(pattern, done.stdout) if done.returncode == 0 else None
     return found[1] if found else ""

@@ -129,13 +129,16 @@ class Installed(Table):
     """A distribution that a package manager installed.
 
     `pattern` has one group, the version. It is searched in what `command` prints, and `logged`, with one group as well,
-    in what the broker prints when it starts. `needs` says how to install it.
+    in what the broker prints when it starts. `needs` says how to install it. `suites` are versions in other suites of
+    Debian, and the names of these: each is made by debootstrap, as root, with the packages of `[container]`, and the
+    broker runs with that folder as its root.
     """
 
     command: tuple[str, ...] = pydantic.Field(min_length=1)
     pattern: Pattern
     logged: Pattern = ""
     needs: str
+    suites: Mapping[str, Word] = {}
 
     @pydantic.field_validator("pattern", "logged")
     @classmethod

@@ -227,6 +227,22 @@ def _plain(table: ProtocolAccess, here: pathlib.Path) -> Access:
     )
 
 
+def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge two tables of a file. A table is merged with the one below it, and any other value replaces it.
+
+    >>> laid_over({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}})
+    {'a': {'b': 3, 'c': 2}}
+    """
+    merged = dict(below)
+    for key, value in above.items():
+        old = below.get(key)
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            merged[key] = laid_over(old, value)
+        else:
+            merged[key] = value
+    return merged
+
+
 _TYPES: dict[str, type] = {"bool": bool, "int": int, "word": str, "text": str}
 VARIANT, LIAR = "profile", "liar"
 """Settings that select a variant of a broker: its documented behaviour, or a deliberately broken one."""
@@ -440,7 +456,9 @@ class ContainerTable(Table):
 class BrokerFile(Table):
     """A whole `broker.toml`. `ack_modes`: our modes, and the words by which a consumer asks the broker for them.
 
-    `unverified` says what the file assumes without a test; every list and every report repeats it.
+    `unverified` says what the file assumes without a test; every list and every report repeats it. `since` has what
+    is different from a version on: `[since."4.0".protocols.amqp]` is laid over `[protocols.amqp]`. A table is merged
+    with the one below it, and any other value replaces it.
     """
 
     name: Word
@@ -473,6 +491,7 @@ class BrokerFile(Table):
     config: Config | None = None
     ack_modes: Mapping[str, str] = {}
     variants: Mapping[Word, Variant] = {}
+    since: Mapping[str, Mapping[str, Any]] = {}
 
     @property
     def is_external(self) -> bool:
@@ -483,6 +502,11 @@ class BrokerFile(Table):
     def queue_options(self) -> tuple[str, ...]:
         """The rules that a queue may have of its own, however queues are declared."""
         return (*self.start.queue_options, *(self.queues.options if self.queues else ()))
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The packages of Debian that the broker needs where a Debian is made for it."""
+        return self.container.packages if self.container else ()
 
     @property
     def full_title(self) -> str:
@@ -500,6 +524,16 @@ class BrokerFile(Table):
         ports = [table.get("port") for table in spoken.values() if isinstance(table, Mapping)]
         names = [*dict.fromkeys(port for port in ports if isinstance(port, str))]
         return data if "ready_port" in start else {**data, "start": {**start, "ready_port": names}}
+
+    def at(self, version: str) -> BrokerFile:
+        """The file for a version of the broker; `pydantic.ValidationError` if what is laid over it does not fit."""
+        later = [self.since[word] for word in sorted(self.since, key=order) if order(word) <= order(version)]
+        if not later:
+            return self
+        data = self.model_dump(exclude={"since"})
+        for table in later:
+            data = laid_over(data, table)
+        return BrokerFile.model_validate(data)
 
     def varied(self, word: object) -> BrokerFile:
         """The file with the additions of the variant of that name; itself if there is no such variant."""

@@ -15,7 +15,7 @@ from typing import Any
 import pydantic
 
 from conformance.adapters.file.launch_tables import COMMANDS, NEVER_HERE, External, with_external_defaults
-from conformance.adapters.file.model import VARIANT, BrokerFile, Setting
+from conformance.adapters.file.model import VARIANT, BrokerFile, Setting, laid_over
 from conformance.adapters.file.placeholders import MEANING, placeholders
 from conformance.adapters.file.table import problems, read_toml, together
 from conformance.errors import UsageError
@@ -86,15 +86,24 @@ def load(path: pathlib.Path) -> BrokerFile:
 
 def read_table(data: Mapping[str, Any], here: pathlib.Path) -> BrokerFile:
     """Make a table of the data of a `broker.toml` in the folder `here`; `UsageError` has every error, a line each."""
+    read, found = _read(data, here)
+    since = data.get("since")
+    for version, table in since.items() if isinstance(since, Mapping) else ():
+        if isinstance(table, Mapping):
+            later = _read(laid_over({**data, "since": {}}, table), here)[1]
+            found += [f"since.{version}.{line}" for line in later if line not in found]
+    if read is None or found:
+        raise together(found)
+    return read
+
+
+def _read(data: Mapping[str, Any], here: pathlib.Path) -> tuple[BrokerFile | None, list[str]]:
     read, found = None, []
     try:
         read = BrokerFile.model_validate(data)
     except pydantic.ValidationError as error:
         found = problems(error, BrokerFile)
-    found += _problems(with_external_defaults(data), here)
-    if read is None or found:
-        raise together(found)
-    return read
+    return read, [*found, *_problems(with_external_defaults(data), here)]
 
 
 def check_external(file: BrokerFile, rules: External) -> None:
