@@ -51,6 +51,28 @@ def test_another_version_is_refused_and_the_next_step_is_named() -> None:
         fetch.installed_version(finding("3.9"), "4.1", native=True)
 
 
+def test_a_version_in_another_suite_of_debian_needs_no_installed_one() -> None:
+    file = finding("3.9")
+    assert file.installed is not None
+    file = file.model_copy(update={"installed": file.installed.model_copy(update={"suites": {"4.1": "trixie"}})})
+
+    assert fetch.installed_version(file, "4.1", native=True) == "4.1"
+    assert fetch.suite_of(file, "4.1") == "trixie"
+    assert fetch.suite_of(file, "3.9") == ""
+    with pytest.raises(UsageError, match=r"take 3\.9 or 4\.1, install 4\.0"):
+        fetch.installed_version(file, "4.0", native=True)
+
+
+def test_four_has_an_amqp_of_its_own() -> None:
+    """What is said of 4.0 is laid over the file, and nothing of it counts for 3.10."""
+    older, newer = (adapters.find(f"rabbitmq@{version}:docker").file.protocols for version in ("3.10.8", "4.0.5"))
+
+    assert ("/amq/queue/{queue}", "/queues/{queue}") == (older["amqp"].destination, newer["amqp"].destination)
+    assert "modified" not in older["amqp"].outcomes
+    assert "modified" in newer["amqp"].outcomes
+    assert older["stomp"] == newer["stomp"]
+
+
 def test_a_container_has_any_version() -> None:
     assert fetch.installed_version(finding("3.9"), "4.1", native=False) == "4.1"
     assert fetch.installed_version(finding("3.9"), None, native=False) == RABBITMQ.file.default_version
