@@ -26,17 +26,29 @@ def test_two_suites_are_two() -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="to change the root needs root")
 def test_a_command_in_it_sees_its_own_root_and_the_broker_s_folder(tmp_path: pathlib.Path) -> None:
-    """A file has one name inside and outside, and in /proc/PID/fd, by which a tracer knows it. Nothing stays mounted."""
-    root, instance = tmp_path / "root", tmp_path / "instance"
+    """A file has one name inside and outside, and in /proc/PID/fd, by which a tracer knows it. Nothing stays mounted.
+
+    A mount of another broker, which a power loss is to take, is not held.
+    """
+    root, instance, other = (tmp_path / name for name in ("root", "instance", "other"))
     (root / "usr").mkdir(parents=True)
     instance.mkdir()
+    other.mkdir()
     (root / "only-here").touch()
     for part in PARTS:
         (root / part).symlink_to(f"usr/{part}")
     within = f"cat >&2 {instance}/told; exec 5>{instance}/journal; pwd; ls /only-here; read word"
     (instance / "told").write_text("seen")
     command = debian.entering(root, instance, instance)
-    made = ["unshare", "--mount", "sh", "-c", f'mount --rbind /usr {root}/usr; exec "$@"', "sh", *command]
+    made = [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        f'mount --rbind /usr {root}/usr; mount -t tmpfs other {other}; exec "$@"',
+        "sh",
+        *command,
+    ]
     with subprocess.Popen(
         [*made, "sh", "-c", within], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -44,9 +56,11 @@ def test_a_command_in_it_sees_its_own_root_and_the_broker_s_folder(tmp_path: pat
         assert process.stdout is not None
         said = [process.stdout.readline().strip() for _ in range(2)]
         opened = pathlib.Path(f"/proc/{process.pid}/fd/5").readlink()
+        held = pathlib.Path(f"/proc/{process.pid}/mounts").read_text()
         _, told = process.communicate("end\n")
 
     assert said == [str(instance), "/only-here"]
     assert opened == instance / "journal"
     assert told == "seen"
+    assert str(other) not in held
     assert str(root) not in pathlib.Path("/proc/self/mounts").read_text()

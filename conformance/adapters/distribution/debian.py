@@ -25,7 +25,9 @@ _NAMESPACE = ("unshare", "--mount", "--pid", "--fork", "--kill-child")
 """debootstrap mounts /proc in what it makes, and its children go on without it: both end with the namespaces."""
 
 _ENTER = """
-for folder in /proc /dev /sys "/$(echo "$2" | cut -d / -f 2)"; do
+top=$1/$(echo "$2" | cut -d / -f 2)
+mkdir -p "$top" && mount -t tmpfs none "$top" || exit
+for folder in /proc /dev /sys "$2"; do
     mkdir -p "$1$folder" && mount --rbind "$folder" "$1$folder" || exit
 done
 mkdir -p "$1/etc" && touch "$1/etc/hosts" && mount --bind /etc/hosts "$1/etc/hosts" || exit
@@ -63,13 +65,14 @@ def root(packages: Sequence[str], suite: str, *, offline: bool = False) -> pathl
     return _made(packages, suite)
 
 
-def entering(folder: pathlib.Path, instance: pathlib.Path, working: pathlib.Path) -> tuple[str, ...]:
+def entering(folder: pathlib.Path, own: pathlib.Path, working: pathlib.Path) -> tuple[str, ...]:
     """The words before a command that runs with `folder` as its root, in a mount namespace of its own.
 
-    The top folder of `instance` is there too, and all of its files keep their paths: a tracer sees the same names.
-    `pivot_root`, and not `chroot`, for that reason: after a chroot /proc/PID/fd names files below `folder`.
+    Of everything else it has only the folder `own`, whose files keep their paths: a tracer sees the same names.
+    `pivot_root`, and not `chroot`, for that reason: after a chroot /proc/PID/fd names files below `folder`. A mount of
+    another broker must not be there: it would stay busy after a power loss.
     """
-    return ("unshare", "--mount", "sh", "-c", _ENTER, "sh", str(folder), str(instance), str(working))
+    return ("unshare", "--mount", "sh", "-c", _ENTER, "sh", str(folder), str(own), str(working))
 
 
 def _target(packages: Sequence[str], suite: str, suffix: str = "") -> pathlib.Path:
