@@ -211,7 +211,7 @@ def anchor(text: str) -> str:
 def _tone(judgement: Judgement, catalogue: Catalogue) -> Verdict:
     """Return the verdict that gives the headline its sign and colour.
 
-    It is never `HOLDS` in a partial run, or if the check of a claim that is not promised failed.
+    It is never `HOLDS` if more claims were not tried than hold, or if the check of a claim that is not promised failed.
     """
     rows = [row for row in model.tried(judgement.rows) if not row.decided_by]
     grave = (Verdict.VIOLATED, Verdict.HARNESS_ERROR, Verdict.INCONCLUSIVE)
@@ -219,8 +219,9 @@ def _tone(judgement: Judgement, catalogue: Catalogue) -> Verdict:
         return rows[0].verdict
     if judgement.run.interrupted or not judgement.run.finished:
         return Verdict.INCONCLUSIVE
-    clean = not model.partial(judgement, catalogue) and not model.failed_unpromised(judgement)
-    return rows[0].verdict if rows and clean else Verdict.NOT_TRIED
+    words = list(model.answers(judgement, catalogue).values())
+    most = words.count(Verdict.NOT_TRIED) <= words.count(Verdict.HOLDS)
+    return rows[0].verdict if rows and most and not model.failed_unpromised(judgement) else Verdict.NOT_TRIED
 
 
 def _environment() -> jinja2.Environment:

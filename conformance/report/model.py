@@ -15,7 +15,7 @@ from typing import Final, Literal
 import msgspec
 
 from conformance import __version__
-from conformance.claims import Catalogue, Kind, Scope
+from conformance.claims import Catalogue, Kind, Scope, Subject
 from conformance.judge.exits import exit_code
 from conformance.judge.rows import Judgement, RunRecord, TrialRecord, Verdict, VerdictRow
 from conformance.report.phrases import MEANINGS, UNTRIED, exposure_words, plural
@@ -132,11 +132,7 @@ class Summary(
     kw_only=True,
     rename={word.value.lower(): word.value for word in Verdict},
 ):
-    """The number of rows with each verdict (without self-checks), the exit code, and the headline.
-
-    A row is one claim in one scenario; the headline counts claims. `no_row` counts claims of the catalogue without a
-    row, which are not tried either.
-    """
+    """The number of claims with each answer (`answers`), the exit code, and the headline."""
 
     holds: int
     violated: int
@@ -147,7 +143,6 @@ class Summary(
     witnessed: int
     not_witnessed: int
     observed: int
-    no_row: int
     exit_code: int
     headline: str
 
@@ -170,14 +165,13 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 def report(judgement: Judgement, catalogue: Catalogue | None = None, expected: Expectations | None = None) -> Report:
     """Return the whole report as data; with the catalogue, claims without a row are counted as not tried."""
-    words = [row.verdict for row in judgement.rows]
+    words = list(answers(judgement, catalogue).values())
     return Report(
         schema=SCHEMA,
         generator=Generator(name="ack-conformance", version=__version__),
         run=judgement.run,
         summary=Summary(
             **{word.value.lower(): words.count(word) for word in Verdict},
-            no_row=len(without_row(judgement, catalogue)),
             exit_code=expected.exit_code if expected else int(exit_code(judgement)),
             headline=headline(judgement, catalogue, expected),
         ),
@@ -207,27 +201,38 @@ def schema_text() -> str:
 
 
 def tried(rows: Iterable[VerdictRow]) -> list[VerdictRow]:
-    """Return the rows with a trial, the worst verdict first."""
+    """Return the rows with a trial, the worst verdict first, and last those that a stronger scenario has decided."""
     order = list(MEANINGS)
-    return sorted((row for row in rows if row.verdict not in UNTRIED), key=lambda row: order.index(row.verdict))
+    found = (row for row in rows if row.verdict not in UNTRIED)
+    return sorted(found, key=lambda row: (bool(row.decided_by), order.index(row.verdict)))
+
+
+def answers(judgement: Judgement, catalogue: Catalogue | None = None) -> dict[str, Verdict]:
+    """Return one answer a claim about the broker: the worst of its rows; with the catalogue, of every claim.
+
+    A row that a stronger scenario has decided counts only if there is no other, and so does one without a trial. A
+    claim that could apply and has no trial is NOT_TRIED, although it does not apply in another scenario.
+    """
+    found: dict[str, Verdict] = {}
+    for row in tried(judgement.rows):
+        found.setdefault(row.claim, row.verdict)
+    for word in (Verdict.NOT_TRIED, Verdict.NOT_APPLICABLE):
+        for row in judgement.rows:
+            if row.verdict is word:
+                found.setdefault(row.claim, word)
+    return found | dict.fromkeys(without_row(judgement, catalogue), Verdict.NOT_TRIED)
 
 
 def without_row(judgement: Judgement, catalogue: Catalogue | None) -> list[str]:
+    """Return the claims about a broker without a row. What the suite has not checked of itself is not the broker's."""
     known = {row.claim for row in judgement.rows + judgement.self_checks}
-    return [claim for claim in catalogue.claims if claim not in known] if catalogue else []
+    every = catalogue.claims.items() if catalogue else ()
+    return [name for name, claim in every if name not in known and claim.subject != Subject.SESSION]
 
 
 def not_tried(judgement: Judgement, catalogue: Catalogue | None = None) -> list[str]:
-    """Return the claims without a trial that could apply; a report with any of them is partial."""
-    rows = judgement.rows + judgement.self_checks
-    answered = {row.claim for row in tried(rows)}
-    left_out = [row.claim for row in rows if row.verdict is Verdict.NOT_TRIED and row.claim not in answered]
-    return list(dict.fromkeys([*left_out, *without_row(judgement, catalogue)]))
-
-
-def partial(judgement: Judgement, catalogue: Catalogue | None = None) -> bool:
-    """Whether anything that could apply was not tried, even one scenario of a claim."""
-    return bool(without_row(judgement, catalogue)) or any(row.verdict is Verdict.NOT_TRIED for row in judgement.rows)
+    """Return the claims without a trial that could apply."""
+    return [claim for claim, word in answers(judgement, catalogue).items() if word is Verdict.NOT_TRIED]
 
 
 def not_promised(row: VerdictRow, run: RunRecord, catalogue: Catalogue | None = None) -> bool:
@@ -257,7 +262,7 @@ def failed_unpromised(judgement: Judgement) -> dict[str, VerdictRow]:
 
 
 def headline(judgement: Judgement, catalogue: Catalogue | None = None, expected: Expectations | None = None) -> str:
-    """Return the headline. It never says more than was tried."""
+    """Return the headline: what was violated, and how many claims have which answer."""
     rows = judgement.rows
     if not tried(rows):
         parts = ["Nothing was tried"]
@@ -265,8 +270,8 @@ def headline(judgement: Judgement, catalogue: Catalogue | None = None, expected:
         violated = [row for row in rows if row.verdict is Verdict.VIOLATED and not row.required]
         against = _claims(row for row in violated if not (expected and expected.excuses(row)))
         asked = [row for row in rows if row.verdict is Verdict.VIOLATED and row.required]
-        nothing = "Nothing new was violated" if violated else _unviolated(bool(asked))
-        parts = [f"{_were(len(against))} violated: {_listed(against)}" if against else nothing]
+        parts = [f"{_were(len(against))} violated: {_listed(against)}"] if against else []
+        parts += ["Nothing new was violated"] if violated and not against else []
         foreign = _claims(row for row in asked if judged_as(row, judgement.run, catalogue))
         own = _claims(row for row in asked if not judged_as(row, judgement.run, catalogue))
         if own:
@@ -275,17 +280,21 @@ def headline(judgement: Judgement, catalogue: Catalogue | None = None, expected:
         if foreign:
             count = plural(len(foreign), "sentence")
             parts.append(f"{count} of another vendor, judged at your request, violated: {_listed(foreign)}")
-        undecided = _claims(row for row in rows if is_undecided(row))
-        parts += [f"{plural(len(undecided), 'claim')} could not be decided"] if undecided else []
-        broken = _claims(row for row in rows if row.verdict is Verdict.HARNESS_ERROR)
-        parts += [f"{plural(len(broken), 'claim')} had an error of the suite"] if broken else []
-    parts += [*_unpromised(judgement), *_expected_parts(expected), *_limits(judgement, catalogue)]
+        parts.append(_counted(judgement, catalogue))
+    parts += [*_unpromised(judgement), *_expected_parts(expected), *_limits(judgement)]
     return ". ".join(parts) + "."
 
 
-def _unviolated(asked: bool) -> str:
-    promised = " that the product promises" if asked else ""
-    return f"Nothing{promised} was violated in what was tried"
+def _counted(judgement: Judgement, catalogue: Catalogue | None) -> str:
+    """`33 claims hold, 0 violated, 0 undecided, 3 not tried`, without requirements of the user that are violated."""
+    required = {row.claim for row in judgement.rows if row.required and row.verdict is Verdict.VIOLATED}
+    words = [word for claim, word in answers(judgement, catalogue).items() if claim not in required]
+    holds, violated, undecided, left, broken = map(
+        words.count,
+        (Verdict.HOLDS, Verdict.VIOLATED, Verdict.INCONCLUSIVE, Verdict.NOT_TRIED, Verdict.HARNESS_ERROR),
+    )
+    text = f"{plural(holds, 'claim')} hold{'s' if holds == 1 else ''}, {violated} violated, {undecided} undecided"
+    return f"{text}, {left} not tried" + (f", {broken} with an error of the suite" if broken else "")
 
 
 def _unpromised(judgement: Judgement) -> list[str]:
@@ -298,11 +307,8 @@ def _expected_parts(expected: Expectations | None) -> list[str]:
     return [f"{plural(len(c), STANDING_TEXTS[name].noun)}: {_listed(c)}" for name, c in found.items() if c]
 
 
-def _limits(judgement: Judgement, catalogue: Catalogue | None) -> list[str]:
-    left_out = not_tried(judgement, catalogue)
-    parts = [f"Partial: {_were(len(left_out))} not tried"] if left_out else []
-    parts += ["Partial: some claims were not tried in every scenario"] if partial(judgement) and not left_out else []
-    parts += ["The run was interrupted"] if judgement.run.interrupted else []
+def _limits(judgement: Judgement) -> list[str]:
+    parts = ["The run was interrupted"] if judgement.run.interrupted else []
     parts += ["The run is incomplete"] if not judgement.run.finished and not judgement.run.interrupted else []
     return parts
 
@@ -420,7 +426,7 @@ def _by_selection(judgement: Judgement, catalogue: Catalogue | None) -> Iterator
     yield Doubt(
         "not-tried",
         "Not tried",
-        f"{_were(len(left_out))} not tried; this report is partial.".capitalize(),
+        f"{_were(len(left_out))} not tried: this report says nothing about {'it' if len(left_out) == 1 else 'them'}.",
         tuple((None, f"{reason} ({len(claims)}): {', '.join(claims)}") for reason, claims in reasons.items()),
     )
 

@@ -20,7 +20,7 @@ from conformance.quoting import visible
 from conformance.report import model
 from conformance.report.html import first_timeline, timeline
 from conformance.report.model import Expectations
-from conformance.report.phrases import MEANINGS, exit_means
+from conformance.report.phrases import exit_means
 
 ROWS = 20
 EVENTS = 10
@@ -61,7 +61,7 @@ def summary(
         parts += [_line(f"... and {len(answers) - ROWS} more in the report", "dim")]
     parts += [*_first_violation(answers, written), *_doubts(judgement, catalogue), *_course(judgement.run)]
     parts += [*_expected(expected), Text()]
-    parts += [_whole(model.headline(judgement, catalogue, expected), f"bold {tone}".strip()), _counts(judgement)]
+    parts += [_whole(model.headline(judgement, catalogue, expected), f"bold {tone}".strip())]
     parts += [_whole(ending)]
     parts += [_whole(f"{kind}: {path}") for kind, path in (written or {}).items()]
     return Group(*parts)
@@ -182,12 +182,6 @@ def _expected(expected: Expectations | None) -> list[RenderableType]:
     lines = expected.lines if expected else []
     rest = [f"... and {len(lines) - ROWS} more in the report"] if len(lines) > ROWS else []
     return [Text(), *(_whole(line) for line in [*lines[:ROWS], *rest])] if lines else []
-
-
-def _counts(judgement: Judgement) -> Text:
-    words = [row.verdict for row in judgement.rows]
-    counts = ", ".join(f"{words.count(word)} {word.value}" for word in MEANINGS if word in words)
-    return _whole(counts or "no rows")
 
 
 def _course(run: RunRecord) -> list[Text]:
