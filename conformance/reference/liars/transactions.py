@@ -1,0 +1,147 @@
+"""Liars about transactions, and under a profile."""
+
+from __future__ import annotations
+
+from conformance.reference.honest import Answered, Asked, Lie, ThresholdSetting
+from conformance.reference.liars.lie import answers, lie
+
+TRANSACTIONS: dict[str, Lie] = {
+    # Liars about transactions.
+    "delivers-before-commit": lie(
+        "A message sent in a transaction is stored and offered at once; the commit only answers.",
+        "AMQP-TX-01 STOMP-TX-01",
+        holds_sends=False,
+    ),
+    "acknowledges-before-commit": lie(
+        "An outcome given in a transaction is applied at once; a rollback does not bring it back.",
+        "AMQP-TX-02 STOMP-TX-02 AMQP-TX-06 STOMP-TX-04",
+        holds_outcomes=False,
+    ),
+    "commits-when-link-closes": lie(
+        "A transaction without a discharge is committed when its control link or connection ends.",
+        "AMQP-TX-01 AMQP-TX-03 STOMP-TX-03",
+        fault="cut",
+        commits_abandoned=True,
+    ),
+    "refuses-rollbacks": lie(
+        "A rollback is answered with an error: rejected over AMQP, ERROR over STOMP.",
+        "AMQP-TX-04",
+        refuses_rollbacks=True,
+    ),
+    "recovers-half-a-transaction": lie(
+        "A commit puts the first half of the transaction's sends on disk and the rest in memory only.",
+        "ARTEMIS-TX-09",
+        fault="kill",
+        stores_send=lambda place, count, _: place < (count + 1) // 2,
+    ),
+    "commits-one-queue": lie(
+        "A commit puts the sends to the transaction's first queue on disk and the rest in memory only.",
+        "ARTEMIS-TX-09",
+        fault="kill",
+        stores_send=lambda _, __, first_queue: first_queue,
+    ),
+    "commits-rollbacks": lie(
+        "A rollback is answered, and the messages sent in its transaction are stored and delivered.",
+        "AMQP-TX-01 STOMP-TX-01",
+        commits_rollbacks=True,
+    ),
+    "hides-refusals-in-transactions": lie(
+        "A refused send of a transaction is answered as accepted, and the commit is answered and leaves it out.",
+        "AMQP-TX-05 STOMP-TX-01",
+        hides_refusals_in_transactions=True,
+    ),
+    "refuses-outside-the-transaction": lie(
+        "A refused send of a transaction is answered as one of no transaction, and the rest is committed. AMQP only.",
+        "AMQP-TX-05",
+        refuses_in_transactions=False,
+    ),
+    "mistakes-duplicate-ids": lie(
+        "After a start, a message whose duplicate id was stored is stored again, and one with a new id is left out.",
+        "EXPECT-ONCE-01",
+        fault="kill",
+        mistakes_recovered_ids=True,
+    ),
+    "commits-half-of-its-acknowledgements": lie(
+        "A commit puts the first half of the transaction's outcomes on disk and the rest in memory only.",
+        "AMQP-TX-06 STOMP-TX-04",
+        fault="kill",
+        stored_outcomes=lambda count: count // 2,
+    ),
+    # Liars under a profile: publish windows and lazy acknowledgements (docs/reference-profiles.md).
+    "confirms-by-timer-only": lie(
+        "A publish window is confirmed once a second, however much of it is stored.",
+        "SOLPUB-THR-01",
+        needs="solace",
+        confirm_share=1 << 30,
+    ),
+    "confirms-by-threshold-only": lie(
+        "Less than a third of a publish window is never confirmed.",
+        "SOLPUB-THR-02",
+        needs="solace",
+        confirms_after_a_second=False,
+    ),
+    "takes-a-threshold-setting": Lie(
+        "There is a setting `publish_threshold`: so many stored sends make a confirm due, and not a third.",
+        ("SOLPUB-THR-03",),
+        "none",
+        "solace",
+        {},
+        ThresholdSetting,
+    ),
+    "ignores-ack-immediately": lie(
+        "A send with Ack Immediately waits for the third of its window, or the second, as any other.",
+        "SOLPUB-IMM-01",
+        needs="solace",
+        confirms_at_once=False,
+    ),
+    "confirms-immediate-before-storing": lie(
+        "A send with Ack Immediately is answered first; its record goes to the journal half a second later.",
+        "SOLPUB-IMM-02",
+        fault="kill",
+        needs="solace",
+        answered=answers(Asked.URGENT_SEND, Answered.LAZY),
+    ),
+    "range-covers-unstored": lie(
+        "A confirm of a publish window covers all that has arrived, stored or not.",
+        "SOLPUB-EVT-02",
+        fault="kill",
+        needs="solace",
+        covers_unstored=True,
+    ),
+    "range-hides-refusal": lie(
+        "A refused send in a publish window gets no answer of its own: the next confirm covers it.",
+        "SOLPUB-EVT-04",
+        needs="solace",
+        covers_refused=True,
+    ),
+    "never-reopens-window": lie(
+        "A confirm gives no credit back: a peer may send one publish window, and no more. AMQP only.",
+        needs="solace",
+        reopens_windows=False,
+    ),
+    "refuses-out-of-order-acknowledgements": lie(
+        "Acknowledging a delivery while an earlier one is open is refused: released over AMQP, ERROR over STOMP.",
+        "EMS-EXPL-02",
+        needs="ems",
+        takes_any_order=False,
+    ),
+    "refuses-acknowledgements-after-a-commit": lie(
+        "Once acknowledgements of a subscription were committed, its next one is refused with an ERROR. STOMP only.",
+        "EXPECT-ACK-01",
+        takes_after_commit=False,
+    ),
+    "explicit-acknowledge-takes-earlier": lie(
+        "An acknowledgement also removes what its link was sent before, in every acknowledgement mode.",
+        "EMS-EXPL-01",
+        fault="consumer_crash",
+        needs="ems",
+        acknowledged_with=lambda held, tag: [other for other in held if other <= tag],
+    ),
+    "lazy-acknowledge-takes-neighbours": lie(
+        "A lazy acknowledgement also removes the delivery after its own.",
+        "EMS-EXDUP-02",
+        fault="consumer_crash",
+        needs="ems",
+        acknowledged_lazily_with=lambda held, tag: [other for other in held if tag <= other <= tag + 1],
+    ),
+}
