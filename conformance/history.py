@@ -193,7 +193,12 @@ class Recorder:
         self._used = self._size = 0
         self._write_through = write_through
         self.sequence = 0
+        self.histories = [self]
         os.write(self._fd, _ENCODER.encode(header) + b"\n")
+
+    def beside(self, path: pathlib.Path, header: Header) -> None:
+        """Open one more history of this process, the last of `histories`: it is flushed and closed with this one."""
+        self.histories.append(Recorder(path, header, write_through=self._write_through))
 
     def record(self, op: Op, phase: Phase, **fields: Any) -> int:
         """Add one event with the current time; return its `at_ns`."""
@@ -214,6 +219,8 @@ class Recorder:
             self.flush()
 
     def flush(self) -> None:
+        for other in self.histories[1:]:
+            other.flush()
         if self._used:
             self._size += self._used
             view = memoryview(self._buffer)[: self._used]
@@ -225,6 +232,8 @@ class Recorder:
 
     def close(self) -> None:
         """Flush and close; the orchestrator adds the footer."""
+        for other in self.histories[1:]:
+            other.close()
         self.flush()
         os.close(self._fd)
 

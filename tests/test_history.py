@@ -105,3 +105,14 @@ def test_a_process_that_was_killed_before_it_began_its_file(tmp_path):
     """It has none, and gets none: a footer alone would be no history."""
     assert 0 == history.close_history(tmp_path / "publisher-1.jsonl", Ended.DIED).events
     assert [] == list(tmp_path.iterdir())
+
+
+def test_a_process_may_have_several_histories(path):
+    """The others are flushed and closed with the first."""
+    recorder, other = write(path, 1), path.with_name("p2.jsonl")
+    recorder.beside(other, bare_header("p2"))
+    recorder.histories[1].record(Op.SEND, Phase.INVOKE, queue="r", message="p1:9")
+    recorder.flush()
+
+    assert (2, 2) == (path.read_bytes().count(b"\n"), other.read_bytes().count(b"\n"))
+    recorder.close()

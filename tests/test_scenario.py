@@ -324,3 +324,20 @@ def test_one_of_two_triggers_is_drawn():
     assert {Nth, After} == found
     with pytest.raises(FaultError, match="was not drawn"):
         parts_of(kill.at)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"receivers": 2, "hold": True}, "several receivers go without a transaction, a link and `hold`"),
+        ({"receivers": 2, "mode": "transacted"}, "several receivers go without a transaction, a link and `hold`"),
+        ({"receivers": 2, "linked": True}, "several receivers go without a transaction, a link and `hold`"),
+        ({"receivers": 2, "queues": 3}, "it needs a receiver for each queue, and one that goes on"),
+        ({"ends": 5}, "it needs a receiver for each queue, and one that goes on"),
+    ],
+)
+def test_what_several_receivers_cannot_do(change, why):
+    step = msgspec.structs.replace(Consume("individual", stop=5), **change)
+    item = script((Publish(10, window=5), step, *SETTLE), **{"SOLCD-ACK-01": LOST})
+
+    assert f"scenario odd: {why}" == refused(item)

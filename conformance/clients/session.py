@@ -59,19 +59,24 @@ def note_range(covered: Sequence[SendOutcome]) -> None:
 
 @dataclasses.dataclass(slots=True)
 class OperationAnswer:
-    """The answer to `ack`, `nack`, `begin`, `commit` or `rollback`; `subject` names the message or transaction."""
+    """The answer to `ack`, `nack`, `begin`, `commit` or `rollback`; `subject` names the message or transaction.
+
+    `delivery` is that of an acknowledged message: two receivers of a session may hold messages with the same id.
+    """
 
     op: Op
     subject: str
     phase: Phase
     detail: str | None = None
+    delivery: str = dataclasses.field(default="", compare=False)
 
 
 @dataclasses.dataclass(slots=True)
 class Received:
     """One delivery; a field is None if the protocol does not say.
 
-    `count` and `first_acquirer` are those of AMQP 1.0 section 3.2.1. Only the session reads `handle`.
+    `count` and `first_acquirer` are those of AMQP 1.0 section 3.2.1. `delivery` is unique in its session, and
+    `receiver` is the place of its receiver there, from 0. Only the session reads `handle`.
     """
 
     message: str
@@ -81,6 +86,7 @@ class Received:
     redelivered: bool | None
     delivery: str
     handle: Any
+    receiver: int = 0
 
 
 class QuestionResult(NamedTuple):
@@ -112,6 +118,13 @@ class DeliveryBuffer(deque[Received]):
         self.size -= len(received.body) + limits.OVERHEAD
         return received
 
+    def drop(self, receiver: int) -> None:
+        """Drop the deliveries of a receiver that has ended."""
+        for _ in range(len(self)):
+            received = self.popleft()
+            if received.receiver != receiver:
+                self.append(received)
+
 
 def pump_until(pump: Callable[[float], None], done: Callable[[], bool], timeout_s: float) -> bool:
     """Pump until `done()`; return False if `timeout_s` passed first."""
@@ -125,7 +138,7 @@ def pump_until(pump: Callable[[float], None], done: Callable[[], bool], timeout_
 
 
 class Session(abc.ABC):
-    """One connection to the broker of a job, with at most one receiver, and one sender for each queue.
+    """One connection to the broker of a job, with one sender for each queue, and any number of receivers.
 
     A session connects when it is made. `pump` does the I/O and fills the queues below. Nothing is sent before the next
     `pump`, which first calls `before_write`: the recorder flushes there, so an `invoke` is older than its bytes.
@@ -149,7 +162,7 @@ class Session(abc.ABC):
     def __init__(self, job: Job, before_write: Callable[[], None]) -> None:
         self._job, self._before_write = job, before_write
         self.outcomes: deque[SendOutcome] = deque()
-        self.incoming: deque[Received] = DeliveryBuffer()
+        self.incoming = DeliveryBuffer()
         self.answers: deque[OperationAnswer] = deque()
         self.returned: deque[str] = deque()
         self.anomalies: deque[str] = deque()
@@ -160,7 +173,11 @@ class Session(abc.ABC):
 
     @abc.abstractmethod
     def attach_receiver(self, queue: str, credit: int, subscription: AckHeader) -> None:
-        """Open a receiver, wait until the broker has opened its end, and give credit."""
+        """Open one more receiver, wait until the broker has opened its end, and give credit."""
+
+    def end_receiver(self, receiver: int) -> None:
+        """End a receiver, and wait for the broker's answer. What it holds goes back to its queue."""
+        raise ClientError("this client ends a receiver only with its session")
 
     def sendable(self) -> int:
         """Return how many messages may be sent now; without credit in the protocol there is no limit."""
@@ -183,7 +200,7 @@ class Session(abc.ABC):
         """Accept these deliveries, in the order of their arrival.
 
         `confirmed` asks for the broker's answer: one `OperationAnswer` for each of them. On a cumulative subscription
-        `covered` holds every open delivery, and one frame acknowledges them all.
+        `covered` holds every open delivery, and one frame acknowledges all those of a receiver.
         """
 
     @abc.abstractmethod
@@ -205,8 +222,8 @@ class Session(abc.ABC):
     def rollback(self, transaction: str) -> None:
         """Ask to roll back; the `OperationAnswer` says `ok` or `fail`."""
 
-    def replenish(self, credit: int) -> None:  # noqa: B027 - only a protocol with credit overrides it
-        """Give this much credit back, if the protocol has credit."""
+    def replenish(self, credit: int, receiver: int = 0) -> None:  # noqa: B027 - only a protocol with credit overrides it
+        """Give this much credit back to a receiver, if the protocol has credit."""
 
     def fetch(self) -> None:  # noqa: B027 - most protocols send deliveries unasked
         """Ask for the next delivery, if the protocol sends none unasked. Call it before each `pump` that waits."""

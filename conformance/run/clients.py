@@ -141,7 +141,7 @@ class ClientRunner:
 
     def _more_queues(self, step: ClientStep) -> dict[str, DepthProbe]:
         """Return the queues that the step uses beside the first, each with how a client asks for its depth."""
-        used = step.queues - 1 if isinstance(step, Publish) else len(self.more_queues) if isinstance(step, Drain) else 0
+        used = len(self.more_queues) if isinstance(step, Drain) else getattr(step, "queues", 1) - 1
         return {queue: depth_probe(self.broker, queue) for queue in self.more_queues[:used]}
 
     def _to_send_again(self, step: ClientStep) -> tuple[SentTransaction, ...]:
@@ -222,7 +222,7 @@ class ClientRunner:
             child.end()
             child.close()
             self.abort.children.discard(child)
-            close_history(pathlib.Path(job.history), ended, why)
+            _close(job, ended, why)
 
     def _begin_attached(self, running: Running, jobs: Iterable[Job]) -> None:
         """Start these clients, and wait until each is attached or has ended."""
@@ -254,11 +254,11 @@ class ClientRunner:
                 check_alive(self.broker)
             except LaunchError:
                 # The broker ended, and a client that reports this has written all that it saw.
-                close_history(path, Ended.FINISHED if result else Ended.DIED)
+                _close(job, Ended.FINISHED if result else Ended.DIED)
                 raise
-            close_history(path, Ended.DIED, result.error if result else "died without a result")
+            _close(job, Ended.DIED, result.error if result else "died without a result")
             raise ClientError(result.error if result else f"{path.stem} died: {_last_line(child.log)}")
-        close_history(path, Ended.FINISHED)
+        _close(job, Ended.FINISHED)
         self.waited_s += result.waited_s
         self.slowest_s = max(self.slowest_s, result.slowest_s)
         self.asked += [result.asked] if result.asked else []
@@ -270,11 +270,11 @@ class ClientRunner:
         result = self._wait(child)
         path = pathlib.Path(job.history)
         if result is not None:
-            close_history(path, Ended.FINISHED)
+            _close(job, Ended.FINISHED)
             raise FaultError(f"the client was not killed: {result.error or result.ended} after {result.count}")
         lines = path.read_bytes().splitlines() if path.exists() else []
         fired = bool(lines) and b'"phase":"fired"' in lines[-1]
-        close_history(path, Ended.KILLED_BY_FAULT if fired else Ended.DIED)
+        _close(job, Ended.KILLED_BY_FAULT if fired else Ended.DIED)
         if not fired:
             raise FaultError(f"the client died, but not of its fault: it had written {len(lines) - 1} events")
 
@@ -287,7 +287,9 @@ class ClientRunner:
         process = "collector" if job.collects else _PROCESS[type(job.step)]
         name = f"{process}-{self.next_number(process)}"
         path = self.folder / f"{name}.jsonl"
-        job = msgspec.structs.replace(job, header=self.header(name), history=str(path))
+        others = range(1, job.step.receivers) if isinstance(job.step, Consume) else ()
+        beside = tuple(f"{process}-{self.next_number(process)}" for _ in others)
+        job = msgspec.structs.replace(job, header=self.header(name), history=str(path), beside=beside)
         return self.worker_pool.spawn(job, self.folder / f"{name}.log", descriptors), job
 
     def _wait(self, child: Child) -> JobResult | None:
@@ -297,7 +299,7 @@ class ClientRunner:
             self.abort.check()
         except (Interrupted, KeyboardInterrupt):
             child.end()
-            close_history(pathlib.Path(child.job.history), Ended.INTERRUPTED)
+            _close(child.job, Ended.INTERRUPTED)
             raise
         finally:
             child.close()
@@ -306,6 +308,13 @@ class ClientRunner:
                 if child.log.stat().st_size == 0:
                     child.log.unlink()
         return result
+
+
+def _close(job: Job, ended: Ended, detail: str = "") -> None:
+    """Close every history of a client that has ended."""
+    path = pathlib.Path(job.history)
+    for name in (path.stem, *job.beside):
+        close_history(path.with_name(f"{name}.jsonl"), ended, detail)
 
 
 def vendor_of(

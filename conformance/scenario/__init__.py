@@ -83,12 +83,13 @@ HOLDS = "deliveries seen before they are asked for"
 PEEKS = "a receiver beside the publisher"
 RESENDS = "duplicate ids"
 SPREADS = "sends of one session to several queues"
+ENDS_ONE = "the end of one of several receivers"
 FORWARDS = "sends in the transaction of a consumer"
 TURNED_AWAY = "the end of a link or connection as a refusal"
 REFUSING = {"full_queue_policy", "max_message_bytes"}
 """Settings of a scenario that may make a broker refuse sends."""
 
-CALLS = (RAW, REFUSES, HOLDS, PEEKS, TURNED_AWAY, RESENDS, FORWARDS, SPREADS)
+CALLS = (RAW, REFUSES, HOLDS, PEEKS, TURNED_AWAY, RESENDS, FORWARDS, SPREADS, ENDS_ONE)
 """What the suite's own sessions can do, and a vendor's client cannot (`Scenario.of_client`)."""
 TRIALS = 3
 MOST_ROUNDS = 60
@@ -252,7 +253,8 @@ class Scenario:
         asked[RESENDS] = any(isinstance(step, Publish) and step.resends for step in self._clients)
         limited = "max_length" in dict(self.queue) and any(isinstance(s, Publish) and s.batch for s in self._clients)
         asked[TURNED_AWAY] = limited or "undeclared" in dict(self.queue) or bool(REFUSING & dict(self.settings).keys())
-        asked[SPREADS] = most_queues(self.steps) > 1
+        asked[SPREADS] = any(isinstance(step, Publish) and step.queues > 1 for step in self._clients)
+        asked[ENDS_ONE] = any(step.ends for step in takes)
         asked[FORWARDS] = any(step.forwards for step in takes)
         asked |= {REFUSES: any(step.refuse for step in takes), HOLDS: any(step.hold for step in takes)}
         return (*(word for word, used in asked.items() if used), *(f"mode {step.mode}" for step in takes))
@@ -379,6 +381,8 @@ def _validate(item: Scenario, catalogue: Catalogue) -> None:
             raise CatalogueError(f"scenario {item.id}: one step of Together may have a kill, a stop or a pause")
         if any(step.linked for step in together.steps):
             raise CatalogueError(f"scenario {item.id}: a step of Together has no link")
+    for consumer in (step for step in steps if isinstance(step, Consume)):
+        _validate_receivers(item, consumer)
     for restart in (step for step in steps if isinstance(step, Restart)):
         if restart.until and not isinstance(restart.until.at, Recovery | After):
             raise CatalogueError(f"scenario {item.id}: a start is killed in its recovery, or some time after it")
@@ -399,6 +403,14 @@ def _validate(item: Scenario, catalogue: Catalogue) -> None:
             raise CatalogueError(f"scenario {item.id}: {claim_id}: a broker is not proven by a session liar")
         if claim.subject is Subject.SESSION and not isinstance(check.control, SessionLiar):
             raise CatalogueError(f"scenario {item.id}: {claim_id}: session claims have session liars")
+
+
+def _validate_receivers(item: Scenario, step: Consume) -> None:
+    alone = step.hold or step.forwards or step.linked or step.mode == "transacted" or isinstance(step.until, LinkFault)
+    if step.receivers > 1 and alone:
+        raise CatalogueError(f"scenario {item.id}: several receivers go without a transaction, a link and `hold`")
+    if step.queues > step.receivers or (step.ends and step.receivers == 1):
+        raise CatalogueError(f"scenario {item.id}: it needs a receiver for each queue, and one that goes on")
 
 
 def untried(catalogue: Catalogue, path: pathlib.Path | None = None) -> dict[str, str]:

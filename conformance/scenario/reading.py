@@ -51,7 +51,7 @@ def singles(steps: Iterable[Step]) -> Iterator[Single]:
 
 def most_queues(steps: Iterable[Step]) -> int:
     """Return the number of queues that the steps use."""
-    return max((step.queues for step in singles(steps) if isinstance(step, Publish)), default=1)
+    return max((step.queues for step in singles(steps) if isinstance(step, Publish | Consume)), default=1)
 
 
 def togethers(steps: Iterable[Step]) -> Iterator[Together]:

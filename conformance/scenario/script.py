@@ -392,6 +392,10 @@ class Consume(_Step, frozen=True):
     acknowledged, the last one first. `linked`: the client goes over a link that records every frame, and does nothing
     else.
 
+    `receivers`: so many receivers of one session on one connection, on `queues` queues in turn; to the judge each is a
+    consumer of its own. A cumulative acknowledgement covers what all of them got. `ends`: after so many deliveries the
+    first of them ends, and gives back what it has not acknowledged; the others go on.
+
     For a vendor's client: `receives` calls `receive()` in a mode that otherwise has a listener, and `on_session` calls
     `acknowledge()` of the session instead of the message's. `honest`: no session liar lies in this step, which another
     step is compared with.
@@ -413,6 +417,9 @@ class Consume(_Step, frozen=True):
     work_ms: int = 0
     backwards: int = 0
     linked: bool = False
+    receivers: Count = 1
+    queues: Count = 1
+    ends: int = 0
     receives: bool = False
     on_session: bool = False
     honest: bool = False

@@ -149,7 +149,7 @@ def test_amqp_links_have_the_address_of_the_file(monkeypatch: pytest.MonkeyPatch
     session.attach_receiver("orders", 1, AckHeader.INDIVIDUAL)
 
     assert session._senders["orders"].target.address == "/amq/queue/orders"
-    assert session._receiver.source.address == "/amq/queue/orders"
+    assert session._receivers[0].source.address == "/amq/queue/orders"
     assert session._senders["orders"].name == "sender-orders"  # our own names for links stay plain
 
 

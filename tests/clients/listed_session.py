@@ -44,7 +44,7 @@ class Listed:
         self.acknowledged += names
         self.log += [(Op.ACK, name, transaction) for name in names]
         if confirmed:
-            self.asked += [OperationAnswer(Op.ACK, name, Phase.OK) for name in names]
+            self.asked += [OperationAnswer(Op.ACK, r.message, Phase.OK, delivery=r.delivery) for r in covered]
 
     def refuse(self, received, outcome):
         self.refused.append((received.message, outcome))
@@ -67,7 +67,7 @@ class Listed:
     def fetch(self):
         pass
 
-    def replenish(self, credit):
+    def replenish(self, credit, receiver=0):
         self.credit += credit
 
     def pump(self, timeout_s):

@@ -172,3 +172,15 @@ def test_a_listener_that_acknowledges_returns_when_it_was_processed(calls, mode,
         listener.found.acknowledge([received], confirmed=False)
 
     assert ["returned"] * 2 == listener.ended()
+
+
+def test_a_session_receives_from_its_consumers_in_turn(calls):
+    """One acknowledge() covers what it got of both."""
+    found, session = receiving(calls, "client", count=2)
+    found.add(Session(2))
+    came = [take(calls, found) for _ in range(4)]
+    found.acknowledge(came, confirmed=False)
+
+    assert [0, 0, 1, 1] == sorted(received.receiver for received in came)
+    assert ["1", "2", "3", "4"] == [received.delivery for received in came]
+    assert 1 == len(session.said) + sum(len(other.said) for other in found._consumers[1:])

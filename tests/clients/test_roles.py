@@ -438,7 +438,7 @@ def test_a_mode_says_how_to_subscribe(play, mode, subscription):
 def test_a_full_prefetch_shows_what_comes_beyond_it(play):
     """A broker that sends three although two were asked for."""
     broker = Listed(messages=["p1:1", "p1:2"])
-    broker.replenish = lambda credit: broker.messages.append("p1:9")
+    broker.replenish = lambda credit, receiver: broker.messages.append("p1:9")
     broker.pump = beyond(broker)
     _, events = play(Consume("client", prefetch=2, acknowledge=2, hold=True, stop=3), broker, silence_s=0.01)
     first_ack = next(at for at, event in enumerate(events) if event.op is Op.ACK)

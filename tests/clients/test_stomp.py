@@ -388,3 +388,55 @@ def test_closing_leaves_no_descriptor(dial):
     session.peer.close()
 
     assert before == sum(1 for _ in pathlib.Path("/proc/self/fd").iterdir())
+
+
+def test_a_message_is_for_the_receiver_of_its_subscription(dial):
+    """After its end no more of it comes; a subscription that is not there breaks the protocol."""
+    first, second = message("m1"), message("m2", "a2").replace(b"subscription:1", b"subscription:2")
+
+    def script(peer):
+        peer.read()
+        peer.write(receipt(1))
+        peer.read()
+        peer.write(receipt(2), first, second)
+        peer.read()
+        peer.write(first, receipt(3), second)
+        peer.go.wait(10)
+        peer.write(first.replace(b"subscription:1", b"subscription:7"))
+
+    session = dial(script)
+    session.attach_receiver("q1", 7, AckHeader.INDIVIDUAL)
+    session.attach_receiver("q2", 7, AckHeader.CUMULATIVE)
+    pump(session, lambda: len(session.incoming) == 2)
+    came = [(received.message, received.receiver) for received in session.incoming]
+    session.end_receiver(0)
+    pump(session, lambda: len(session.incoming) == 2)
+
+    assert ([("m1", 0), ("m2", 1)], ["m2", "m2"]) == (came, [received.message for received in session.incoming])
+    assert ("UNSUBSCRIBE", {"id": "1", "receipt": "receipt-3"}) == session.peer.frames[3][:2]
+    session.peer.go.set()
+    with pytest.raises(ClientError, match="a MESSAGE for the subscription '7'"):
+        session.pump(10)
+
+
+def test_a_cumulative_acknowledgement_is_of_one_subscription(dial):
+    """One ACK for each, of its last delivery."""
+    others = [message(f"m{n}", f"a{n}").replace(b"subscription:1", b"subscription:2") for n in (2, 3)]
+
+    def script(peer):
+        peer.read()
+        peer.write(receipt(1))
+        peer.read()
+        peer.write(receipt(2), message("m0", "a0"), others[0], message("m1", "a1"), others[1])
+        peer.read(2)
+        peer.write(receipt(4), receipt(3))
+
+    session = dial(script)
+    session.attach_receiver("q1", 7, AckHeader.CUMULATIVE)
+    session.attach_receiver("q2", 7, AckHeader.CUMULATIVE)
+    pump(session, lambda: len(session.incoming) == 4)
+    session.acknowledge(list(session.incoming), confirmed=True)
+    pump(session, lambda: len(session.answers) == 4)
+
+    assert ["a1", "a3"] == [headers["id"] for _, headers, _ in session.peer.frames[3:]]
+    assert ["m2", "m3", "m0", "m1"] == [answer.subject for answer in session.answers]

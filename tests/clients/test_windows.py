@@ -158,7 +158,8 @@ def test_an_unexpected_refusal_voids_the_trial(play):
 
 def test_a_refused_acknowledgement_is_an_answer(play):
     """The acknowledgement gets the refusal as its answer, and the consumer ends."""
-    broker = Refusing(OperationAnswer(Op.ACK, "p1:1", Phase.FAIL, "out of order"), messages=["p1:1", "p1:2"])
+    refusal = OperationAnswer(Op.ACK, "p1:1", Phase.FAIL, "out of order", delivery="p1:1-1")
+    broker = Refusing(refusal, messages=["p1:1", "p1:2"])
     broker.acknowledge = lambda covered, **_: None
     result, events = play(Consume("individual", stop=2), broker, liveness_s=5.0, may_be_refused=True)
 
@@ -248,7 +249,7 @@ def test_an_attach_asks_for_a_mode(amqp):
     session = amqp(Asks(mode="explicit-client"))
     session.attach_receiver("q", 5, AckHeader.INDIVIDUAL)
 
-    assert {symbol("ack-mode"): "explicit-client"} == dict(session._receiver.properties)
+    assert {symbol("ack-mode"): "explicit-client"} == dict(session._receivers[0].properties)
 
 
 def disposition(session, state, *tags):
@@ -295,7 +296,7 @@ def test_an_acknowledgement_can_be_refused(amqp):
     """Settled with another state, it is a negative answer."""
     session = amqp(Asks())
     handle = RejectedAcknowledgement()
-    session._receiver = "receiver"
+    session._receivers = ["receiver"]
     session.acknowledge([Received("p1:1", b"", 0, None, False, "1", handle)], confirmed=True)
     session.on_delivery("receiver", handle)
 

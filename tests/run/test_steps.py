@@ -2,14 +2,15 @@
 
 import dataclasses
 
-from trial_histories import drained, events_of
+import pytest
+from trial_histories import drained, events_of, messages
 
 from conformance import adapters
 from conformance.adapters.launch import native
 from conformance.history import WAITS, Op, Phase
 from conformance.run import trial
 from conformance.scenario import Scenario
-from conformance.scenario.script import SETTLE, Consume, Drain, Frame, HoldLink, Offer, Publish, Restart
+from conformance.scenario.script import SETTLE, Consume, Drain, Frame, HoldLink, Offer, Publish, Restart, Together
 
 ADAPTER = adapters.find("reference")
 SETTINGS = ADAPTER.effective()
@@ -92,3 +93,21 @@ def test_a_held_answer_fills_the_window(play):
 
     assert ("", ("p1:31", 30)) == (record.void, waits[0])
     assert {30} == {count for _, count in waits}
+
+
+@pytest.mark.parametrize("protocol", ["amqp", "stomp"])
+def test_receivers_of_one_session_have_a_history_each(play, protocol):
+    """Each in its queue; the first one ends after twenty deliveries, and gives back what it holds."""
+    takes = Consume("individual", 50, acknowledge=2, backwards=10, receivers=2, queues=2, ends=20, stop=30)
+    together = Together((takes, Publish(60, window=10, queues=2, every_ms=2)))
+    record, folder = play(together, *SETTLE, protocol=protocol)
+    first, second = (events_of(folder, f"consumer-{number}") for number in (1, 2))
+    given_back = messages(first, Op.NACK, Phase.INVOKE, detail="its receiver ended")
+    handed = messages(first, Op.DELIVER, Phase.OK), messages(second, Op.DELIVER, Phase.OK)
+
+    assert "" == record.void
+    assert all(int(name.partition(":")[2]) % 2 for name in handed[0])
+    assert not any(int(name.partition(":")[2]) % 2 for name in handed[1])
+    assert given_back == handed[0] - messages(first, Op.ACK, Phase.OK)
+    assert given_back
+    assert 30 == len(handed[0] | handed[1])

@@ -164,6 +164,12 @@ class AmqpClientConnection:
             raise ClientError(f"the broker did not answer the attach of {link.name} within {_ATTACH_S:.0f} s")
         return link
 
+    def detach(self, link: Any) -> None:
+        """Close a link, and wait until the broker has closed its end."""
+        link.close()
+        if not self.pump_until(lambda: bool(link.state & Endpoint.REMOTE_CLOSED), _ATTACH_S):
+            raise ClientError(f"the broker did not answer the detach of {link.name} within {_ATTACH_S:.0f} s")
+
     def clean(self, text: object) -> str:
         return self._login.clean(str(text))
 

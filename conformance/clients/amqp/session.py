@@ -1,4 +1,4 @@
-"""AMQP 1.0 through python-qpid-proton's engine: one connection, one session, at most one link each way.
+"""AMQP 1.0 through python-qpid-proton's engine: one connection, one session, one link for each sender and receiver.
 
 A confirmed acknowledgement is answered in one of two ways. `disposition`: accepted with settled=false, and the broker's
 settlement is the answer (AMQP 1.0 section 2.6.12). `transaction`: a transaction with this acknowledgement alone, whose
@@ -63,8 +63,9 @@ class AmqpSession(Session):
         self._answered: list[SendOutcome] = []
         self._order: dict[str, int] = {}
         self._senders: dict[str, Any] = {}
-        self._receiver: Any = None
-        self._unconfirmed: dict[Any, str] = {}  # by proton's delivery: tags may be any bytes
+        self._receivers: list[Any] = []
+        self._ended: set[int] = set()
+        self._unconfirmed: dict[Any, Received] = {}  # by proton's delivery: tags may be any bytes
         self._coordinator = TransactionController(self._attach_coordinator)
         self._enlisted: dict[str, list[Received]] = {}
         self._own: dict[str, list[Received]] = {}  # deliveries of a transaction that we began to acknowledge them
@@ -81,12 +82,20 @@ class AmqpSession(Session):
 
     @override
     def attach_receiver(self, queue: str, credit: int, subscription: AckHeader) -> None:
-        receiver = self._session.receiver(f"{self._connection.name}:{queue}")
+        number = f":{len(self._receivers) + 1}" if self._receivers else ""  # two links of one name would be the same
+        receiver = self._session.receiver(f"{self._connection.name}:{queue}{number}")
         if subscription is AckHeader.SETTLED:
             receiver.snd_settle_mode = Link.SND_SETTLED
         _ask(receiver, self._job.asks.consumer)
-        self._receiver = self._attach(receiver, receiver.source, queue)
-        self.replenish(credit)
+        self._receivers.append(receiver)  # before the broker may use it
+        self._attach(receiver, receiver.source, queue)
+        self.replenish(credit, len(self._receivers) - 1)
+
+    @override
+    def end_receiver(self, receiver: int) -> None:
+        self._ended.add(receiver)
+        self._connection.detach(self._receivers[receiver])
+        self.incoming.drop(receiver)
 
     @override
     def sendable(self) -> int:
@@ -121,7 +130,7 @@ class AmqpSession(Session):
             for received in covered:
                 received.handle.update(Delivery.ACCEPTED)
                 if confirmed:
-                    self._unconfirmed[received.handle] = received.message
+                    self._unconfirmed[received.handle] = received
                 else:
                     received.handle.settle()
 
@@ -146,8 +155,8 @@ class AmqpSession(Session):
         self._coordinator.discharge(Op.ROLLBACK, transaction)
 
     @override
-    def replenish(self, credit: int) -> None:
-        self._receiver.flow(credit)  # sent at once: a broker cannot wait for credit that only exists here
+    def replenish(self, credit: int, receiver: int = 0) -> None:
+        self._receivers[receiver].flow(credit)  # sent at once: a broker cannot wait for credit that only exists here
 
     @override
     def pump(self, timeout_s: float | None) -> None:
@@ -177,10 +186,11 @@ class AmqpSession(Session):
     def on_delivery(self, link: Any, delivery: Any) -> None:
         if link in self._senders.values():
             self._on_outcome(delivery)
-        elif link == self._receiver:
+        elif link in self._receivers:
+            place = self._receivers.index(link)
             if delivery.readable:
-                if not delivery.partial:  # its first frame may say settled already
-                    self._on_message(link, delivery)
+                if not delivery.partial and place not in self._ended:  # its first frame may say settled already
+                    self._on_message(link, delivery, place)
             elif delivery.settled:
                 self._on_ack_answer(delivery)
         elif self._coordinator.owns(link):
@@ -203,7 +213,7 @@ class AmqpSession(Session):
                 self._answered.append(SendOutcome(delivery.tag, Phase.FAIL, "settled without an outcome"))
             delivery.settle()
 
-    def _on_message(self, link: Any, delivery: Any) -> None:
+    def _on_message(self, link: Any, delivery: Any, place: int) -> None:
         message = decoded(link, delivery)
         body = message.body
         self._deliveries += 1
@@ -216,19 +226,23 @@ class AmqpSession(Session):
                 redelivered=int(message.delivery_count) > 0,
                 delivery=str(self._deliveries),
                 handle=delivery,
+                receiver=place,
             )
         )
         if delivery.settled:
             delivery.settle()
 
     def _on_ack_answer(self, delivery: Any) -> None:
-        message = self._unconfirmed.pop(delivery, None)
-        if message is not None and delivery.remote_state in (Delivery.ACCEPTED, 0):
-            self.answers.append(OperationAnswer(Op.ACK, message, Phase.OK))
-        elif message is not None:
+        received = self._unconfirmed.pop(delivery, None)
+        if received is not None and delivery.remote_state in (Delivery.ACCEPTED, 0):
+            self._answer_ack(received, Phase.OK)
+        elif received is not None:
             said = delivery.remote.condition or _OUTCOMES.get(delivery.remote_state, (None, "another state"))[1]
-            self.answers.append(OperationAnswer(Op.ACK, message, Phase.FAIL, self._connection.clean(said)))
+            self._answer_ack(received, Phase.FAIL, self._connection.clean(said))
         delivery.settle()
+
+    def _answer_ack(self, received: Received, phase: Phase, detail: str | None = None) -> None:
+        self.answers.append(OperationAnswer(Op.ACK, received.message, phase, detail, received.delivery))
 
     def _on_coordinator(self, answer: OperationAnswer) -> None:
         own = self._own.get(answer.subject)
@@ -260,7 +274,8 @@ class AmqpSession(Session):
             self.commit(answer.subject)
             return
         del self._own[answer.subject]
-        self.answers += [OperationAnswer(Op.ACK, received.message, answer.phase, answer.detail) for received in covered]
+        for received in covered:
+            self._answer_ack(received, answer.phase, answer.detail)
         if answer.phase is Phase.OK:
             self._settle(answer.subject)
 

@@ -103,7 +103,7 @@ class _Deliveries:
     def let_go(self) -> None:
         self._consumer = self._session = None
 
-    def _received(self, message: Any) -> Received:
+    def _received(self, message: Any, receiver: int = 0) -> Received:
         self._number += 1
         return Received(
             message=str(message.getJMSCorrelationID() or message.getJMSMessageID()),
@@ -113,6 +113,7 @@ class _Deliveries:
             redelivered=bool(message.getJMSRedelivered()),
             delivery=str(self._number),
             handle=message,
+            receiver=receiver,
         )
 
     def _body(self, message: Any) -> bytes:
@@ -138,8 +139,14 @@ class JmsReceiver(_Deliveries):
 
     def __init__(self, *about: Any) -> None:
         super().__init__(*about)
+        self._consumers = [self._consumer]
         self._fetching = False
+        self._turn = 0
         self._kept: Any = None
+
+    def add(self, consumer: Any) -> None:
+        """Receive from one more consumer of the same session."""
+        self._consumers.append(consumer)
 
     def wants(self) -> bool:
         """Whether `fetch` may be called: no other call of it is in progress."""
@@ -149,10 +156,11 @@ class JmsReceiver(_Deliveries):
 
     def fetch(self) -> None:
         """Wait for the next delivery, until another call waits."""
-        found = None
+        found, place = None, 0
         try:
             while found is None and self._calls.idle and not self._stopped:
-                found = self._consumer.receive(_SLICE_MS)
+                place = self._turn = (self._turn + 1) % len(self._consumers)
+                found = self._consumers[place].receive(_SLICE_MS // len(self._consumers))
                 if self._liar == "acknowledges-on-arrival":  # deliver it only when the next one has arrived
                     found, self._kept = (self._kept, found) if found is not None else (None, self._kept)
         except self._jpype.JException as error:
@@ -160,7 +168,11 @@ class JmsReceiver(_Deliveries):
         finally:
             self._fetching = False
         if found is not None:
-            self._calls.reports.put(self._received(found))
+            self._calls.reports.put(self._received(found, place))
+
+    def let_go(self) -> None:
+        super().let_go()
+        self._consumers.clear()
 
     def acknowledge(self, covered: Sequence[Received], *, confirmed: bool) -> None:
         """Call `acknowledge()`: in CLIENT mode once, in INDIVIDUAL mode for each message, in other modes never."""
@@ -176,7 +188,7 @@ class JmsReceiver(_Deliveries):
             self._fails(error, "acknowledge()")
             return
         for received in covered if confirmed else ():
-            self._calls.reports.put(OperationAnswer(Op.ACK, received.message, Phase.OK))
+            self._calls.reports.put(OperationAnswer(Op.ACK, received.message, Phase.OK, delivery=received.delivery))
 
     def _with_flag(self, message: Any) -> None:
         """Acknowledge every tenth message and all before it, by an internal call of Qpid's AMQP 0-9-1 client."""

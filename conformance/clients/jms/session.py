@@ -67,7 +67,7 @@ class ConnectionLost:
 
 
 class JmsSession(Session):
-    """See `Session`. One connection with a JMS session for the sender or the receiver."""
+    """See `Session`. One connection with a JMS session for the sender or the receivers."""
 
     def __init__(self, job: Job, before_write: Callable[[], None]) -> None:
         super().__init__(job, before_write)
@@ -245,6 +245,11 @@ class JmsSession(Session):
         self._producer = self._session.createProducer(self._queue(self._session, queue))
 
     def _open_receiver(self, queue: str) -> None:
+        if isinstance(self._receiving, JmsReceiver):
+            self._receiving.add(self._session.createConsumer(self._queue(self._session, queue)))
+            return
+        if self._receiving is not None:
+            raise ClientError("a session of JMS with a listener has one consumer here")
         job = self._job
         drains = isinstance(job.step, Drain) and not job.collects
         step = job.step if isinstance(job.step, Consume) else Consume("auto", receives=drains)

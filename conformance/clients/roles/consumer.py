@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections import deque
-from collections.abc import Callable
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from conformance.clients.roles.modes import MODES, AckHeader, When
@@ -13,7 +13,7 @@ from conformance.clients.roles.operations import (
     Operations,
     next_answer,
     next_received,
-    noting,
+    noting_receivers,
     pump,
     seen,
     trial_of,
@@ -27,6 +27,9 @@ from conformance.scenario.script import Consume
 
 _FORWARDED = 256
 """The bytes of a message that a consumer sends."""
+
+_ENDED = "its receiver ended"
+"""Why a delivery went back."""
 
 _SILENCES = 2
 """A consumer waits so many times the silence of a drain before it reports that nothing more arrives."""
@@ -44,15 +47,17 @@ def consume(
 
     `attached` is called once the consumer is attached.
     """
-    note = noting(job, recorder)
-    consumer = _Consumer(job, step, session, note, armed)
+    notes = noting_receivers(job, recorder)
+    consumer = _Consumer(job, step, session, notes, armed)
     subscription = consumer.mode.subscription
     if job.liar == "acknowledges-in-every-mode":
         subscription = AckHeader.INDIVIDUAL
-    session.attach_receiver(job.queue, step.prefetch, subscription)
+    for place in range(step.receivers):
+        session.attach_receiver(job.queues[place % len(job.queues)], step.prefetch, subscription)
     if step.forwards:
         session.attach_sender(job.queue)
-    note(Op.CONNECT, Phase.OK, count=step.prefetch)
+    for note in notes:
+        note(Op.CONNECT, Phase.OK, count=step.prefetch)
     attached()
     try:
         return consumer.run()
@@ -69,11 +74,12 @@ def consume(
 
 
 class _Consumer:
-    def __init__(self, job: Job, step: Consume, session: Session, note: Note, armed: ArmedFault) -> None:
-        self.job, self.step, self.session, self.note, self.armed = job, step, session, note, armed
+    def __init__(self, job: Job, step: Consume, session: Session, notes: Sequence[Note], armed: ArmedFault) -> None:
+        self.job, self.step, self.session, self.notes, self.armed = job, step, session, notes, armed
+        self.note = notes[0]
         self.mode = MODES[step.mode]
         self.confirmed = (self.mode.confirmed or step.confirm) and job.ack_confirm != NEVER
-        self.operations = Operations(job, session, note, armed)
+        self.operations = Operations(job, session, self.note, armed)
         self.delivered = 0
         self.firsts = 0
         self.transactions = 0
@@ -90,6 +96,8 @@ class _Consumer:
             if not self._arrived(self._patience_s()):
                 return self._nothing_came()
             self._take(next_received(self.session, self.job))
+            if self.delivered == self.step.ends:
+                self._end_first()
             pump(self.session, self.armed, 0)
             while self.armed.broker_is_ending:
                 self.session.pump(5.0)
@@ -101,8 +109,7 @@ class _Consumer:
         """Record open requests as unknown, and the answers that came with the end of the connection."""
         self.operations.disconnected()
         while self.waiting and self.session.answers:
-            answer = self.session.answers.popleft()
-            self._confirmed(answer.subject, answer.phase, answer.detail)
+            self._confirmed(self.session.answers.popleft())
         self._unconfirmed("disconnected")
 
     def _patience_s(self) -> float:
@@ -178,7 +185,7 @@ class _Consumer:
                 self._acknowledge([received])
             else:
                 self.open.pop()
-                self.session.replenish(1)
+                self._replenish([received])
         elif self.mode.when is not When.BY_APPLICATION:
             self._acknowledge([received])
         elif self.step.backwards:
@@ -225,7 +232,20 @@ class _Consumer:
         if self.confirmed:
             self._wait_confirmed(covered)
         self._settled(covered)
-        self.session.replenish(len(covered))
+        self._replenish(covered)
+
+    def _replenish(self, settled: Iterable[Received]) -> None:
+        for receiver, count in Counter(received.receiver for received in settled).items():
+            self.session.replenish(count, receiver)
+
+    def _end_first(self) -> None:
+        """End the first receiver; what it holds unacknowledged is given back before that."""
+        held = [received for received in self.open if not received.receiver]
+        for received in held:
+            self._record(Op.NACK, Phase.INVOKE, received, detail=_ENDED)
+        self._settled(held)
+        self.processed = [(place, each) for place, each in self.processed if each.receiver]
+        self.session.end_receiver(0)
 
     def _written(self) -> None:
         """Count an acknowledgement or a refusal that was written, and fire the fault that waits for it."""
@@ -245,7 +265,7 @@ class _Consumer:
         while self.waiting and (answer := next_answer(self.session, self.armed, deadline)) is not None:
             self.armed.check_answer(invoked)
             self.armed.answered("ack_written", invoked)
-            self._confirmed(answer.subject, answer.phase, answer.detail)
+            self._confirmed(answer)
         self._unconfirmed("unanswered")
         self.armed.fire_if_due()
 
@@ -255,9 +275,9 @@ class _Consumer:
         deadline = time.monotonic() + self.job.liveness_s
         while self.waiting and (answer := next_answer(self.session, self.armed, deadline)) is not None:
             if answer.phase is Phase.OK:
-                self.waiting = [each for each in self.waiting if each.message != answer.subject]
+                self.waiting = [each for each in self.waiting if each.delivery != answer.delivery]
             else:
-                self._confirmed(answer.subject, answer.phase, answer.detail)
+                self._confirmed(answer)
         self._unconfirmed("unanswered")
 
     def _unconfirmed(self, detail: str) -> None:
@@ -265,14 +285,14 @@ class _Consumer:
             self._record(Op.ACK, Phase.INFO, received, detail=detail)
         self.waiting = []
 
-    def _confirmed(self, message: str, phase: Phase, detail: str | None) -> None:
+    def _confirmed(self, answer: OperationAnswer) -> None:
         for received in self.waiting:
-            if received.message == message:
+            if received.delivery == answer.delivery:
                 self.waiting.remove(received)
-                self._record(Op.ACK, self.armed.phase_now(phase), received, detail=detail)
+                self._record(Op.ACK, self.armed.phase_now(answer.phase), received, detail=answer.detail)
                 self.armed.count("ack")
                 return
-        raise ClientError(f"the broker answered an acknowledgement of {message}, which was not waiting for one")
+        raise ClientError(f"the broker answered an acknowledgement of {answer.subject}, which was not waiting for one")
 
     def _transact(self, covered: list[Received]) -> None:
         self.transactions += 1
@@ -343,10 +363,10 @@ class _Consumer:
         self.session.refuse(received, outcome)
         self._written()
         self.open.remove(received)
-        self.session.replenish(1)
+        self._replenish([received])
         if self.session.answers_refusals:
             answer = next_answer(self.session, self.armed, time.monotonic() + self.job.liveness_s)
             self._record(Op.NACK, answer.phase if answer else Phase.INFO, received, detail=outcome)
 
     def _record(self, op: Op, phase: Phase, received: Received, **fields: Any) -> None:
-        self.note(op, phase, message=received.message, **fields)
+        self.notes[received.receiver](op, phase, message=received.message, **fields)

@@ -28,6 +28,14 @@ def noting(job: Job, recorder: Recorder) -> Note:
     return note
 
 
+def noting_receivers(job: Job, recorder: Recorder) -> list[Note]:
+    """Return `Recorder.record` for the events of each receiver: each has its own history, and the queues in turn."""
+    return [
+        functools.partial(each.record, queue=job.queues[place % len(job.queues)], epoch=job.epoch)
+        for place, each in enumerate(recorder.histories)
+    ]
+
+
 def pump(session: Session, armed: ArmedFault, timeout_s: float) -> None:
     """Do one round of I/O, at most until the end of a pause."""
     armed.tick()
@@ -125,9 +133,9 @@ class Operations:
 
 
 def seen(received: Received, job: Job) -> dict[str, object]:
-    """Return the fields of a delivery for the history; each process of a trial has one receiving link."""
+    """Return the fields of a delivery for the history."""
     return {
-        "link": job.header.process,
+        "link": job.receivers[received.receiver],
         "delivery": received.delivery,
         "count": received.count,
         "first_acquirer": received.first_acquirer,

@@ -55,7 +55,10 @@ def run_job(job: Job, pidfds: Sequence[int], control: int | None = None) -> JobR
     """
     give(job.secrets)
     crashes = isinstance(job.fault, ConsumerCrash)
-    recorder = Recorder(pathlib.Path(job.history), job.header, write_through=crashes)
+    path = pathlib.Path(job.history)
+    recorder = Recorder(path, job.header, write_through=crashes)
+    for name in job.beside:
+        recorder.beside(path.with_name(f"{name}.jsonl"), msgspec.structs.replace(job.header, process=name))
     until = time.monotonic() + job.reaches_s
     try:
         while True:

@@ -39,7 +39,6 @@ from conformance.history import Op, Phase
 _ANSWER_S = 30.0
 _CLOSE_S = 2.0
 _REST_S = 5.0
-_SUBSCRIPTION = "1"
 _REDELIVERED = {"true": True, "false": False}
 Confirmed = SendOutcome | OperationAnswer
 _OUR_NAME = re.compile(r"receipt-([1-9][0-9]{0,17})")  # a longer number was never asked for
@@ -191,7 +190,8 @@ class StompDialogue(Session):
         self._queues: list[str] = []
         self._connected = False
         self._closed = False
-        self._subscription = AckHeader.INDIVIDUAL
+        self._subscriptions: dict[str, AckHeader] = {}  # by their ids, in the order of the receivers
+        self._unsubscribed: set[int] = set()
         self._poll = select.poll()
         self._readable = -1
         self._own: frozenset[int] = frozenset()
@@ -205,11 +205,12 @@ class StompDialogue(Session):
 
     @override
     def attach_receiver(self, queue: str, credit: int, subscription: AckHeader) -> None:
-        self._subscription = subscription
+        number = len(self._subscriptions) + 1
+        self._subscriptions[str(number)] = subscription
         places = {"{queue}": queue, "{prefetch}": str(credit), "{prefetch_bytes}": str(credit * 1024)}
         headers = {
             "destination": address(self._job.destination, queue),
-            "id": _SUBSCRIPTION,
+            "id": str(number),
             "ack": subscription.value,
         }
         limited = subscription is not AckHeader.SETTLED  # without acknowledgements nothing reopens the broker's limit
@@ -220,9 +221,18 @@ class StompDialogue(Session):
                 value = value.replace(place, filled)  # noqa: PLW2901 - one place after another
             headers[name] = value
         headers |= {name: str(value) for name, value in self._job.asks.consumer.items()}
-        receipt = self._ask("SUBSCRIBE", headers)
+        self._await_receipt("SUBSCRIBE", headers, f"the SUBSCRIBE to {queue}")
+
+    @override
+    def end_receiver(self, receiver: int) -> None:
+        self._unsubscribed.add(receiver)
+        self._await_receipt("UNSUBSCRIBE", {"id": str(receiver + 1)}, "the UNSUBSCRIBE")
+        self.incoming.drop(receiver)
+
+    def _await_receipt(self, command: str, headers: dict[str, str], what: str) -> None:
+        receipt = self._ask(command, headers)
         if not pump_until(self.pump, lambda: receipt not in self._receipts, _ANSWER_S):
-            raise ClientError(f"the broker did not answer the SUBSCRIBE to {queue} within {_ANSWER_S:.0f} s")
+            raise ClientError(f"the broker did not answer {what} within {_ANSWER_S:.0f} s")
 
     @override
     def send(
@@ -237,14 +247,23 @@ class StompDialogue(Session):
     def acknowledge(
         self, covered: Sequence[Received], *, confirmed: bool = False, transaction: str | None = None
     ) -> None:
-        cumulative = self._subscription is AckHeader.CUMULATIVE  # the ACK of the last covers all (STOMP 1.2, ACK)
-        for group in [covered] if cumulative and covered else [[received] for received in covered]:
+        for group in self._together(covered):
             headers = {"id": self._ack_id(group[-1])}
-            answers = [OperationAnswer(Op.ACK, received.message, Phase.OK) for received in group]
+            answers = [
+                OperationAnswer(Op.ACK, received.message, Phase.OK, delivery=received.delivery) for received in group
+            ]
             if confirmed:
                 self._ask("ACK", headers, answers, transaction=transaction)
             else:
                 self._put("ACK", headers, transaction=transaction)
+
+    def _together(self, covered: Sequence[Received]) -> list[list[Received]]:
+        """Return the deliveries of each ACK; on a cumulative subscription one covers all (STOMP 1.2, ACK)."""
+        groups: dict[int | str, list[Received]] = {}
+        for received in covered:
+            cumulative = self._header_of(received.receiver) is AckHeader.CUMULATIVE
+            groups.setdefault(received.receiver if cumulative else received.delivery, []).append(received)
+        return list(groups.values())
 
     @override
     def refuse(self, received: Received, outcome: str) -> None:
@@ -353,9 +372,21 @@ class StompDialogue(Session):
         return receipt
 
     def _ack_id(self, received: Received) -> str:
-        if self._subscription is AckHeader.SETTLED:
+        if self._header_of(received.receiver) is AckHeader.SETTLED:
             raise ClientError("a settled subscription has nothing to acknowledge")
         return str(received.handle)
+
+    def _header_of(self, receiver: int) -> AckHeader:
+        return self._subscriptions.get(str(receiver + 1), AckHeader.INDIVIDUAL)
+
+    def _receiver_of(self, frame: ReceivedFrame) -> int:
+        """Return the receiver that a MESSAGE is for: that of its subscription header, if there are several."""
+        if len(self._subscriptions) <= 1:
+            return 0
+        name = frame.headers.get("subscription", "")
+        if name not in self._subscriptions:
+            raise ClientError(f"the broker broke the protocol: a MESSAGE for the subscription {limits.quoted(name)!r}")
+        return int(name) - 1
 
     def _flush(self) -> None:
         if self._queued:
@@ -421,7 +452,9 @@ class StompDialogue(Session):
 
     def _dispatch(self, frame: ReceivedFrame) -> None:
         if frame.command == "MESSAGE":
-            self.incoming.append(self._received(frame))
+            receiver = self._receiver_of(frame)
+            if receiver not in self._unsubscribed:
+                self.incoming.append(self._received(frame, receiver))
         elif frame.command == "RECEIPT":
             self._answer(self._receipts.arrived(frame.headers.get("receipt-id")))
         elif frame.command == "CONNECTED":
@@ -438,13 +471,13 @@ class StompDialogue(Session):
         self.outcomes.extend(one for one in confirmed if isinstance(one, SendOutcome))
         self.answers.extend(one for one in confirmed if isinstance(one, OperationAnswer))
 
-    def _received(self, frame: ReceivedFrame) -> Received:
+    def _received(self, frame: ReceivedFrame, receiver: int) -> Received:
         headers = frame.headers
         count = headers.get("delivery-count")
         if count is not None and not is_number(count):
             raise ClientError(f"the broker broke the protocol: a MESSAGE with delivery-count {limits.quoted(count)!r}")
         acknowledged_by = headers.get("ack")
-        if acknowledged_by is None and self._subscription is not AckHeader.SETTLED:
+        if acknowledged_by is None and self._header_of(receiver) is not AckHeader.SETTLED:
             raise ClientError("the broker broke the protocol: a MESSAGE without ack (STOMP 1.2, MESSAGE)")
         self._deliveries += 1
         return Received(
@@ -455,6 +488,7 @@ class StompDialogue(Session):
             redelivered=_REDELIVERED.get(headers.get("redelivered", "")),
             delivery=str(self._deliveries),
             handle=acknowledged_by,
+            receiver=receiver,
         )
 
 

@@ -108,6 +108,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     `producer` is the number of this publisher, `empty` has those that send messages without a body.
 
     Beside `queue` a publisher sends to `more_queues` in turn, and a drain empties them too; each has its depth probe.
+    A consumer with several receivers has them on its queues in turn; `beside` are the names of the others' histories.
     A `Drain` with `collects` empties that dead-letter or expiry queue instead; with `delayed`, the messages that a
     drain does not get may wait for their redelivery. `history` is the path of its file, and `epoch` the run of the
     broker that it talks to. `within_s` is set if the fault of the step is a command of the broker's owner: the seconds
@@ -135,6 +136,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     protocol: str
     queue: str
     more_queues: dict[str, DepthProbe] = {}
+    beside: tuple[str, ...] = ()
     epoch: int
     client: str = "library"
     producer: int = 1
@@ -171,9 +173,18 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         until = self.step.until if isinstance(self.step, Publish | Consume) else None
         return until if isinstance(until, ClientFault) else None
 
+    @property
+    def queues(self) -> tuple[str, ...]:
+        return (self.queue, *self.more_queues)
+
+    @property
+    def receivers(self) -> tuple[str, ...]:
+        """Return the name of each receiver of this job, the first one with the name of its process."""
+        return (self.header.process, *self.beside)
+
     def queue_of(self, message: str) -> str:
         """Return the queue to which this publisher sends a message."""
-        return in_turn((self.queue, *self.more_queues), message)
+        return in_turn(self.queues, message)
 
     def named(self, message: str) -> str:
         """Return the duplicate id of a message: no other trial has it, in a queue that outlives the run."""
