@@ -32,7 +32,8 @@ def _gives_back(item: Scenario) -> bool:
 def _shares_a_queue(item: Scenario) -> bool:
     """Whether two consumers are attached at once: messages that one had prefetched at its end go to the other."""
     together = [step.steps for step in togethers(item.steps)]
-    return any(sum(isinstance(step, Consume) for step in steps) > 1 for steps in together)
+    several = any(isinstance(step, Consume) and step.receivers > step.queues for step in singles(item.steps))
+    return several or any(sum(isinstance(step, Consume) for step in steps) > 1 for steps in together)
 
 
 def _may_lose(item: Scenario) -> bool:

@@ -116,6 +116,9 @@ class Honest:
     """Whether a start takes the duplicate ids that it reads back for those that it does not know, and the others for
     known."""
 
+    mixes_receivers_up = False
+    """Whether an acknowledgement takes the oldest delivery of another subscription of its connection, if any."""
+
     takes_any_order = True
     """Whether a delivery may be acknowledged before those that were sent before it."""
 

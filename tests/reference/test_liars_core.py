@@ -123,6 +123,16 @@ def given_to_two(rig):
     return sorted(first & second)
 
 
+def acknowledged_by_one_of_two(rig):
+    """What is stored when one receiver of a connection has acknowledged its message, and another holds one."""
+    sent(rig, 2)
+    link, _ = rig.link(credit=1)
+    rig.link(credit=1)
+    rig.settle(link, 1)
+    rig.disk()
+    return rig.bodies()
+
+
 ALL = bodies(range(1, COUNT + 1))
 CASES = {
     "treats-persistent-as-non-persistent": (after_a_kill, ALL, []),
@@ -136,6 +146,7 @@ CASES = {
     "keeps-early-sends-in-memory": (sent_after_a_restart, bodies(range(1, 16)), bodies(range(1, 11))),
     "stores-every-hundredth-twice": (stored_twice, [], [b"100"]),
     "gives-a-message-to-two-consumers": (given_to_two, [], [b"10", b"20", b"30"]),
+    "acknowledges-for-another-receiver": (acknowledged_by_one_of_two, [b"2"], [b"1"]),
     "swaps-two-of-a-hundred": (delivered, ALL, [*ALL[:49], ALL[50], ALL[49], *ALL[51:]]),
     "forgets-after-half-a-second": (five_seconds_later, bodies(range(1, 11)), []),
     "forgets-after-a-second": (five_seconds_later, bodies(range(1, 11)), []),

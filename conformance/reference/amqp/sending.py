@@ -69,7 +69,7 @@ class Outgoing(Sending):
         careful = self._limit < self._broker.settings.max_message_bytes
         settled = self._settled and not careful
         self._subscription = Subscription(
-            queue, settled, self._credit, self._deliver, self._deleted, lazy=asked.mode.lazy
+            queue, settled, self._credit, self._deliver, self._deleted, lazy=asked.mode.lazy, owner=peer
         )
         self._removes = self._settled and careful
         self._broker.subscribe(self._subscription)

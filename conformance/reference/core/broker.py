@@ -362,6 +362,8 @@ class ReferenceBroker:
         self, subscription: Subscription, tag: int, outcome: SettlementEvent, *, here: bool, transacted: bool
     ) -> list[Effect]:
         """The effects of an outcome: none if the link does not hold the delivery any more."""
+        if self.behaviour.mixes_receivers_up and outcome is _ACCEPTED:
+            subscription, tag = self._another(subscription, tag)
         message = subscription.held.get(tag)
         if message is None:
             return []
@@ -376,6 +378,12 @@ class ReferenceBroker:
         elif not here and self.behaviour.bars_refusers:
             message.refused_by |= {subscription}
         return [self._outcome_effect(subscription, other, event, transacted=transacted) for other in taken]
+
+    def _another(self, subscription: Subscription, tag: int) -> tuple[Subscription, int]:
+        """The oldest delivery that another subscription of the connection holds; this one if none does."""
+        found = [other for name in self.names() for other in self.queue(name).holding(subscription.owner)]
+        other = next((other for other in found if other is not subscription), None)
+        return (subscription, tag) if other is None else (other, next(iter(other.held)))
 
     def _outcome_effect(
         self, subscription: Subscription, tag: int, event: SettlementEvent, *, transacted: bool

@@ -74,7 +74,7 @@ class Subscription:
     `committed`: a transaction with outcomes of it was committed.
     `held` has what was sent and has no outcome yet, in the order it was sent. `ended` is called, once, where the
     queue is deleted: the subscription holds nothing any more, and is not `open`. `lazy` outcomes are answered before
-    they are stored.
+    they are stored. `owner` is the connection that it is of.
     """
 
     def __init__(
@@ -86,8 +86,10 @@ class Subscription:
         ended: Callable[[], None] = lambda: None,
         *,
         lazy: bool = False,
+        owner: object = None,
     ) -> None:
         self.queue = queue
+        self.owner = owner
         self.settled = settled
         self.lazy = lazy
         self.credit = credit
@@ -223,6 +225,10 @@ class Queue:
 
     def unsubscribe(self, subscription: Subscription) -> None:
         self._subscriptions.remove(subscription)
+
+    def holding(self, owner: object) -> list[Subscription]:
+        """The subscriptions of a connection that hold a delivery."""
+        return [each for each in self._subscriptions if each.owner is owner and each.held]
 
     def beside(self, subscription: Subscription) -> Subscription | None:
         """Another subscription that has credit; None where there is none."""

@@ -177,6 +177,11 @@ DELIVERING: dict[str, Lie] = {
         fault="consumer_crash",
         covers_earlier=lambda _cumulative: True,
     ),
+    "acknowledges-for-another-receiver": lie(
+        "An acknowledgement removes not its own delivery, but the oldest of another receiver of the connection.",
+        "AMQP-ACC-01 STOMP-ACK-05 EMS-STEP-04",
+        mixes_receivers_up=True,
+    ),
     "drops-failed": lie(
         "A message is removed when its consumer says that it failed: modified with delivery-failed, or NACK.",
         "AMQP-MOD-03 EXPECT-MOVED-01",

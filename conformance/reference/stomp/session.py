@@ -137,7 +137,9 @@ class Consumer:
         self.number = number
         asked = self._asked_mode(frame)
         settled = mode == AUTO or asked.settled
-        self.subscription = Subscription(queue, settled, self._credit, self._deliver, self._queue_gone, lazy=asked.lazy)
+        self.subscription = Subscription(
+            queue, settled, self._credit, self._deliver, self._queue_gone, lazy=asked.lazy, owner=peer
+        )
         broker.subscribe(self.subscription)
 
     def covered(self, tag: int, outcome: SettlementEvent) -> list[int]:

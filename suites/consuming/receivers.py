@@ -1,0 +1,62 @@
+"""Several receivers of one session, on one connection: what one of them does must not disturb another."""
+
+from conformance.scenario import Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Consume, Publish, Together
+
+MIXED_UP = Liar("acknowledges-for-another-receiver")
+AGAIN = Check("delivered_after_acknowledgement", exposure="acknowledgements_confirmed", control=MIXED_UP)
+GONE = Check("gone", exposure="delivered_unacknowledged", control=MIXED_UP)
+GIVEN_BACK = Check("given_back_nowhere", exposure="refused", control=Liar("loses-half-a-prefetch"))
+
+
+@scenario
+class ReceiversOfOneConnection:
+    """Two receivers of one session share a queue, and the first of them ends while the other goes on.
+
+    Of ten deliveries every third one is acknowledged, the last one first. What was acknowledged must not come again,
+    and what was not must come again: to the other receiver, or after the session. That each message has one owner is
+    judged in every trial.
+    """
+
+    mode = "individual"
+    steps = (
+        Together(
+            (
+                Consume("individual", 200, acknowledge=3, backwards=10, receivers=2, ends=100, stop=200),
+                Publish(300, window=20, every_ms=4),
+            )
+        ),
+        *SETTLE,
+    )
+    decides = {
+        "AMQP-ACC-01": AGAIN,
+        "EMS-STEP-04": GONE,
+        "EXPECT-MOVED-01": GIVEN_BACK,
+        "STOMP-ACK-05": AGAIN,
+    }
+
+
+@scenario
+class ReceiversOfTwoQueues:
+    """Two receivers of one session have a queue each, and the first of them ends while the other goes on.
+
+    Of ten deliveries every third one is acknowledged, the last one first. What was acknowledged must not come again,
+    and what was not must come again, from its own queue.
+    """
+
+    mode = "individual"
+    steps = (
+        Together(
+            (
+                Consume("individual", 200, acknowledge=3, backwards=10, receivers=2, queues=2, ends=100, stop=150),
+                Publish(300, window=20, every_ms=4, queues=2),
+            )
+        ),
+        *SETTLE,
+    )
+    decides = {
+        "AMQP-ACC-01": AGAIN,
+        "EMS-STEP-04": GONE,
+        "EXPECT-MOVED-01": GIVEN_BACK,
+        "STOMP-ACK-05": AGAIN,
+    }
