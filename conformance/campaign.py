@@ -50,7 +50,7 @@ from conformance.run.planning import (
     wanted,
 )
 from conformance.run.record import Progress, Recording, RunWriter
-from conformance.scenario import ANSWERED, FRAMES, MODIFIED, Scenario
+from conformance.scenario import ANSWERED, COPIED, FRAMES, MODIFIED, Scenario
 from conformance.scenario.script import DiskFull, FailedSync
 
 
@@ -195,6 +195,8 @@ def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
         lacking[MODIFIED] = f"{selection.adapter.name} has only {', '.join(over.outcomes)} over {selection.protocol}"
     if ANSWERED in lacking and vendor is None and over.ack_confirm is None:
         lacking[ANSWERED] = f"the adapter of {selection.adapter.name} has no ack_confirm over {selection.protocol}"
+    if COPIED in lacking and not over.copied:
+        lacking[COPIED] = f"the adapter of {selection.adapter.name} does not say `copied` over {selection.protocol}"
     found = possible.unable((fault.name for item in played for fault in item.faults), selection.adapter.able) | lacking
     if hidden := adapters.untraced(selection.adapter.file, selection.settings):
         found |= dict.fromkeys((FailedSync.name, DiskFull.name), hidden)

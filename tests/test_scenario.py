@@ -326,6 +326,13 @@ def test_one_of_two_triggers_is_drawn():
         parts_of(kill.at)
 
 
+@pytest.mark.parametrize("step", [Publish(10, window=5), Publish(10, window=5, queues=2, batch=5)])
+def test_copies_go_to_several_queues_and_are_in_no_transaction(step):
+    item = dataclasses.replace(script((step, *SETTLE), SOLCD_ACK_01=LOST), queue=(("copies_of", True),))
+
+    assert "scenario odd: what several queues get goes to several, and is in no transaction" == refused(item)
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [

@@ -32,7 +32,7 @@ from conformance.adapters.launch.plan import BrokerSetup, BrokerSource
 from conformance.claims import STORED, Value
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
-from conformance.scenario import ANSWERED, CREATED, FRAMES, FRESH, MODIFIED, SEVERAL, UNDECLARED
+from conformance.scenario import ANSWERED, COPIES, CREATED, FRAMES, FRESH, MODIFIED, SEVERAL, UNDECLARED
 from conformance.scenario.reading import LAUNCHER_NEEDS
 
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([.-][A-Za-z0-9.]+)?")
@@ -138,6 +138,8 @@ class FileAdapter:
         if need == FRESH:
             return "" if self.file.queues else f"the file of {self.name} has no [queues]: they are in its configuration"
         kind, _, option = need.rpartition(" with ")
+        if kind and option == COPIES and self.own is not None:
+            return "a configuration of your own declares its queues"
         if kind and option not in self.file.queue_options:
             return f"the adapter of {self.name} has no queue option {option}"
         return "" if kind or self.file.start.offer else f"the adapter of {self.name} has no start.offer"

@@ -29,7 +29,7 @@ from conformance.ledger import Ledger
 NATIVE, DOCKER, EXTERNAL = "native", "docker", "external"
 LAUNCHERS = (NATIVE, DOCKER, EXTERNAL)
 
-Options = tuple[tuple[str, bool | int], ...]
+Options = tuple[tuple[str, bool | int | str], ...]
 """Names and values of a queue's own rules."""
 
 READY_QUEUE = "conformance-ready"

@@ -31,6 +31,7 @@ HELP = {
     "max_bytes": "bytes of messages (all but their headers) in a queue beyond which sends are refused; 0: no limit",
     "duplicate_ids": "the last so many values of the application property _AMQ_DUPL_ID are remembered for each queue, "
     "and a message that repeats one is accepted and not stored; 0: none",
+    "copies_of": "a queue of which this one gets a copy of every message that is sent to it; nothing: of none",
     "persistence": "durable messages are stored in the journal; false: kept in memory only",
     "sync_non_transactional": "sends and acknowledgements are answered when on disk; false: at once, and written later",
     "sync_transactional": "commits are answered when on disk; false: at once, and written later",
@@ -61,6 +62,7 @@ class QueueOptions:
     max_length: int = 0
     max_bytes: int = 0
     duplicate_ids: int = 20_000
+    copies_of: str = ""
 
 
 @dataclass(frozen=True, slots=True)

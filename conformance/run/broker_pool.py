@@ -19,6 +19,7 @@ from conformance.faults.power.image import LossyDisk
 from conformance.ledger import Ledger
 from conformance.run.planning import Planned
 from conformance.run.readiness_probe import ProbeClient
+from conformance.scenario import COPIES
 
 KEPT = 3
 """The number of brokers that are kept with one job for a later part of the run; each Java broker has a heap."""
@@ -70,6 +71,11 @@ class RunningBroker:
         return self.disk
 
 
+def _options(trial: Planned) -> Options:
+    """Return the options of each queue of a trial, with the name of the queue that it gets copies of."""
+    return tuple((name, trial.queue if name == COPIES else value) for name, value in trial.script.queue)
+
+
 class BrokerPool:
     """The brokers of one run, in folders below `folder`; each instance is started once a worker if possible.
 
@@ -95,7 +101,7 @@ class BrokerPool:
             for trial in trials:
                 self._left.setdefault(trial.instance, set()).update(trial.queues)
                 if trial.script.declared:
-                    self._options |= dict.fromkeys(trial.queues, trial.script.queue)
+                    self._options |= dict.fromkeys(trial.queues, _options(trial))
 
     def acquire(self, planned: Planned) -> tuple[RunningBroker, float]:
         """Return a running broker with the queue of an expected trial, and the seconds of its start; 0 for a kept one.

@@ -102,6 +102,7 @@ class ClientRunner:
             least = fields.get("liveness_s", jobs.LIVENESS_S)
             fields["liveness_s"] = max(least, jobs.LIVENESS_FACTOR * self.slowest_s)
         step, asks = self._asked(step)
+        sends = {**speaks.send, **(speaks.copied_send if planned.script.copied else {})}
         publishers = (each for each in singles(planned.script.steps) if isinstance(each, Publish))
         job = Job(
             step=step,
@@ -120,9 +121,10 @@ class ClientRunner:
             depth=depth_probe(broker, self.queue),
             more_queues=self._more_queues(step),
             destination=speaks.destination,
+            copied=speaks.copied.replace("{address}", self.queue) if planned.script.copied else "",
             outcomes=speaks.outcomes,
             answers_at_commit=speaks.transacted_sends == "at_commit",
-            stomp=jobs.StompHeaders(dict(speaks.send), dict(speaks.subscribe), speaks.virtual_host),
+            stomp=jobs.StompHeaders(sends, dict(speaks.subscribe), speaks.virtual_host),
             access=broker.service.access(planned.protocol),
             resends=self._to_send_again(step),
             duplicate_id=speaks.duplicate_id if RESENDS in planned.script.of_client else "",

@@ -74,6 +74,10 @@ MODIFIED = "the outcome modified"
 ANSWERED = "an answer to an acknowledgement"
 """The need of a fault at the answer to an acknowledgement: without answers it would never fire."""
 
+COPIES = "copies_of"
+COPIED = f"a queue with {COPIES}"
+"""The need of a publisher whose sends go to several queues each."""
+
 SEVERAL = "several queues in one trial"
 """The need of a publisher that sends to more than one queue."""
 
@@ -200,7 +204,8 @@ class Scenario:
     """A frozen script. `id` is derived from the class name; `says` is the report's text.
 
     `client` is `library`, or `raw`: the suite's own client, where the library would hide what crossed the wire. `queue`
-    are the options of its queue: `durable`, or `max_length`, messages beyond which sends are refused. It is declared
+    are the options of its queue: `durable`, or `max_length`, messages beyond which sends are refused. With `copies_of`
+    each of its queues gets every message: a publisher sends to the first one only, outside transactions. It is declared
     before the broker is used, unless it is `fresh` (declared when the trial begins), `created` (by the client that
     names it first) or `undeclared` (the broker may make it, or refuse its clients). `settings` are those that it asks
     of a broker or a vendor's client for itself, where these have them. `standing`: its checks judge the trials of every
@@ -263,6 +268,11 @@ class Scenario:
     def declared(self) -> bool:
         """Whether its queue is there when the broker starts."""
         return not LIVES.keys() & dict(self.queue).keys()
+
+    @property
+    def copied(self) -> bool:
+        """Whether each of its queues gets every message."""
+        return COPIES in dict(self.queue)
 
     @property
     def linked(self) -> bool:
@@ -381,6 +391,8 @@ def _validate(item: Scenario, catalogue: Catalogue) -> None:
             raise CatalogueError(f"scenario {item.id}: one step of Together may have a kill, a stop or a pause")
         if any(step.linked for step in together.steps):
             raise CatalogueError(f"scenario {item.id}: a step of Together has no link")
+    if item.copied and (sent or most_queues(item.steps) == 1):
+        raise CatalogueError(f"scenario {item.id}: what several queues get goes to several, and is in no transaction")
     for consumer in (step for step in steps if isinstance(step, Consume)):
         _validate_receivers(item, consumer)
     for restart in (step for step in steps if isinstance(step, Restart)):

@@ -60,3 +60,25 @@ class ReceiversOfTwoQueues:
         "EXPECT-MOVED-01": GIVEN_BACK,
         "STOMP-ACK-05": AGAIN,
     }
+
+
+@scenario
+class ReceiversOfCopies:
+    """Two receivers of one session have a queue each, and each queue gets a copy of every message.
+
+    Of ten deliveries every third one is acknowledged, the last one first. An acknowledgement covers the copy that was
+    delivered to its receiver: that must not come again, and the other one must.
+    """
+
+    mode = "individual"
+    queue = {"copies_of": True}
+    steps = (
+        Together(
+            (
+                Consume("individual", 250, acknowledge=3, backwards=10, receivers=2, queues=2, stop=300),
+                Publish(200, window=20, every_ms=4, queues=2),
+            )
+        ),
+        *SETTLE,
+    )
+    decides = {"AMQP-ACC-01": AGAIN, "EMS-STEP-04": GONE, "STOMP-ACK-05": AGAIN}

@@ -17,6 +17,7 @@ from conformance.adapters.config.editors import KeysText, XmlText
 from conformance.adapters.config.own_configuration import difference, redacted
 from conformance.adapters.credentials import Access, Secret
 from conformance.adapters.distribution import fetch
+from conformance.adapters.file.launch_tables import Xml
 from conformance.adapters.file.model import Beside, Config, Listeners, Refuse, Rewrite, Setting
 from conformance.adapters.launch import ports
 from conformance.adapters.launch.java import find_java
@@ -895,3 +896,11 @@ def test_a_copy_of_rabbitmqs_terms_is_in_force(tmp_path, ledger):
 
     assert '"rates_mode":"detailed"' in said
     assert '"rates_mode":"basic"' in without
+
+
+def test_a_queue_may_be_declared_as_a_copy():
+    """Of everything that is sent to an address."""
+    rules = Xml(file="f", queues_at="a", queue="<q n='{queue}'/>", copy_of="<c n='{queue}' of='{address}'/>")
+    made = XmlText(b"<x><a/></x>").with_queues(rules, ["r", "s<"], {}, {"s<": "r&"})
+
+    assert b"<q n='r'/>\n<c n='s&lt;' of='r&amp;'/>" in made.data

@@ -127,6 +127,17 @@ def test_a_publisher_sends_to_its_queues_in_turn(play):
     assert [("p1:1", "q"), ("p1:2", "r"), ("p1:3", "q")] == [(m, q) for m, phase, q in sends if phase is Phase.OK]
 
 
+def test_a_send_that_is_copied_is_recorded_in_every_queue(play):
+    """It goes to the first one only."""
+    broker, attached = Listed(), []
+    broker.attach_sender = attached.append
+    _, events = play(Publish(2, window=1, queues=2), broker, more_queues={"r": DepthProbe("http")}, copied="{queue}")
+    sends = [(event.message, event.phase, event.queue) for event in events if event.op is Op.SEND]
+
+    assert (["q"], 2) == (attached, len(broker.log))
+    assert [(f"p1:{n}", phase, q) for n in (1, 2) for phase in (Phase.INVOKE, Phase.OK) for q in ("q", "r")] == sends
+
+
 @pytest.mark.parametrize(("depth", "last"), [(0, (Phase.OK, 2, "silent")), (1, (Phase.INFO, 2, "stuck"))])
 def test_a_drain_empties_every_queue_and_ends_once(play, monkeypatch, depth, last):
     """What is left in any of them leaves it stuck. The last depth is the sum."""

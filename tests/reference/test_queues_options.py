@@ -109,3 +109,23 @@ def test_the_largest_message():
 
     assert rig.answers == ["done", "amqp:link:message-size-exceeded", "amqp:link:message-size-exceeded"]
     assert (rig.bodies(), rig.queue.bytes, rig.queue.refused) == ([b"12345"], 5, 2)
+
+
+@pytest.mark.parametrize("transacted", [False, True])
+def test_a_queue_gets_copies_of_what_is_sent_to_another(transacted):
+    """Each copy is a message of its own: to acknowledge one leaves the other, also after a restart."""
+    queues = ("q", "r:copies_of=q", "s")
+    rig = Rig(*queues)
+    transaction = rig.broker.begin() if transacted else None
+    for body in (b"1", b"2"):
+        rig.send(body, transaction)
+    if transaction is not None:
+        rig.commits(transaction)
+    rig.send(b"3", queue="r")
+    rig.disk()
+    link, _ = rig.link()
+    rig.settle(link, 1)
+    rig.disk()
+
+    for each in (rig, rig.again(*queues)):
+        assert ([b"2"], [b"1", b"2", b"3"], []) == (each.bodies(), each.bodies("r"), each.bodies("s"))

@@ -31,8 +31,8 @@ def play(tmp_path):
     With `before`, the steps of another trial are played first, on the same broker.
     """
 
-    def run(*steps, client="library", before=(), **changes):
-        script = Scenario("odd", "", "async_ack", steps, {"SOLCD-ACK-02": Check("lost", "confirmed")}, client)
+    def run(*steps, client="library", queue=(), before=(), **changes):
+        script = Scenario("odd", "", "async_ack", steps, {"SOLCD-ACK-02": Check("lost", "confirmed")}, client, queue)
         trial = planned(**{"script": script, **changes})
         first = dataclasses.replace(trial, id="odd.first", script=dataclasses.replace(script, steps=before))
         with Ledger(tmp_path, f"odd-{os.getpid()}") as ledger:

@@ -373,6 +373,20 @@ def test_an_outcome_that_the_broker_has_not_is_given_by_no_consumer(protocol, tr
     assert scenario.MODIFIED not in campaign._able(chosen, SCENARIOS).unable
 
 
+@pytest.mark.parametrize("copied", ["", "{queue}"])
+def test_copies_need_an_address_for_their_receivers(copied):
+    chosen = selection("AMQP-ACC-01")
+    over = chosen.adapter.file.protocols["amqp"].model_copy(update={"copied": copied})
+    file = chosen.adapter.file.model_copy(update={"protocols": {**chosen.adapter.file.protocols, "amqp": over}})
+    found = campaign._able(
+        dataclasses.replace(chosen, adapter=dataclasses.replace(chosen.adapter, file=file)), SCENARIOS
+    )
+    lacking = {} if copied else {scenario.COPIED: "the adapter of reference does not say `copied` over amqp"}
+
+    assert lacking == {need: why for need, why in found.unable.items() if need == scenario.COPIED}
+    assert bool(copied) == bool(wanted(SCENARIOS["receivers-of-copies"], found))
+
+
 @pytest.mark.parametrize("ack_confirm", [None, "disposition"])
 def test_no_kill_waits_for_answers_to_acknowledgements_that_the_broker_does_not_give(ack_confirm):
     """The kill would never fire, and every trial would be void; SOLCD-ACK-01 itself does not need such answers."""

@@ -111,3 +111,17 @@ def test_receivers_of_one_session_have_a_history_each(play, protocol):
     assert given_back == handed[0] - messages(first, Op.ACK, Phase.OK)
     assert given_back
     assert 30 == len(handed[0] | handed[1])
+
+
+@pytest.mark.parametrize("protocol", ["amqp", "stomp"])
+def test_copies_are_in_every_queue(play, protocol):
+    """A drain finds what no receiver has acknowledged, in each of them."""
+    takes = Consume("individual", 50, acknowledge=2, backwards=10, receivers=2, queues=2, stop=20)
+    queue = (("copies_of", True),)
+    record, folder = play(Publish(20, window=10, queues=2), takes, *SETTLE, protocol=protocol, queue=queue)
+    first, second = (messages(events_of(folder, f"consumer-{n}"), Op.ACK, Phase.OK) for n in (1, 2))
+    drained = [(e.message, e.queue[-2:]) for e in events_of(folder, "drain-1") if e.op is Op.DRAIN and e.message]
+
+    assert ("", 10) == (record.void, len(first) + len(second))
+    assert 30 == len(set(drained)) == len(drained)
+    assert {f"p1:{n}" for n in range(1, 21)} - second == {message for message, queue in drained if queue == "-2"}

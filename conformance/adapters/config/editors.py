@@ -9,6 +9,7 @@ import dataclasses
 import fnmatch
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from xml.parsers import expat
 from xml.sax import saxutils
 
@@ -115,9 +116,19 @@ class XmlText:
         made = self if self.elements(path) else self.with_value(path, "")
         return made._filled(made.elements(path)[0], content)
 
-    def with_queues(self, rules: Xml, queues: Sequence[str], words: Mapping[str, str]) -> XmlText:
-        escaped = [saxutils.escape(queue, {'"': "&quot;"}) for queue in queues]
-        lines = [fill(rules.queue, {**words, "queue": queue}, "xml.queue") for queue in escaped]
+    def with_queues(
+        self,
+        rules: Xml,
+        queues: Sequence[str],
+        words: Mapping[str, str],
+        copies: Mapping[str, str] = MappingProxyType({}),
+    ) -> XmlText:
+        """Add the queues; `copies` are those that get what is sent to another name."""
+        lines = []
+        for queue in queues:
+            names = {"queue": queue, **({"address": copies[queue]} if queue in copies else {})}
+            escaped = {name: saxutils.escape(text, {'"': "&quot;"}) for name, text in names.items()}
+            lines.append(fill(rules.copy_of if queue in copies else rules.queue, {**words, **escaped}, "xml.queue"))
         made = self if self.elements(rules.queues_at) else self.with_value(rules.queues_at, "")
         return made.appended(rules.queues_at, lines) if lines else self
 

@@ -192,12 +192,16 @@ class Edit(Table):
 
 
 class Xml(Table):
-    """The XML configuration file of an instance: its edits, and the XML that declares one durable queue (`{queue}`)."""
+    """The XML configuration file of an instance: its edits, and the XML that declares one durable queue (`{queue}`).
+
+    `copy_of` declares a queue that gets everything that is sent to `{address}`, which is the name of a queue as well.
+    """
 
     file: str
     edits: tuple[Edit, ...] = ()
     queues_at: str
     queue: str
+    copy_of: str = ""
 
 
 class ReadyHttp(Table):

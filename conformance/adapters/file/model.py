@@ -257,6 +257,9 @@ class Protocol(Table):
     of the machine), and headers for SEND and SUBSCRIBE, which may hold `{queue}`, `{prefetch}` (messages) and
     `{prefetch_bytes}` (1,024 a message). A header with a prefetch is omitted if deliveries need no acknowledgement.
 
+    `copied` is the address at which a receiver finds a queue that gets everything that is sent to `{address}`; a sender
+    uses the `destination` of that, and over STOMP the headers `copied_send` as well.
+
     `duplicate_id` is the application property, or the header, by whose value the broker knows a message that it has
     stored already (capability `duplicate_detection`).
 
@@ -274,6 +277,8 @@ class Protocol(Table):
     capabilities: frozenset[str] = frozenset()
     destination: str = "{queue}"
     virtual_host: str = ""
+    copied: str = ""
+    copied_send: Mapping[str, str] = {}
     send: Mapping[str, str] = {}
     subscribe: Mapping[str, str] = {}
     transacted_sends: Literal["at_once", "at_commit"] = "at_once"
@@ -501,7 +506,8 @@ class BrokerFile(Table):
     @property
     def queue_options(self) -> tuple[str, ...]:
         """The rules that a queue may have of its own, however queues are declared."""
-        return (*self.start.queue_options, *(self.queues.options if self.queues else ()))
+        copies = ("copies_of",) if self.xml and self.xml.copy_of else ()
+        return (*self.start.queue_options, *(self.queues.options if self.queues else ()), *copies)
 
     @property
     def packages(self) -> tuple[str, ...]:

@@ -54,6 +54,7 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
     "template.command": (),
     "xml.edits.*.text|content": (),
     "xml.queue": _QUEUE,
+    "xml.copy_of": (*_QUEUE, "address"),
     "queues.url|remove|lasting": _QUEUE,
     "queues.body|command": ("queue", "options"),
     "queues.options.*": ("queue", "value"),
@@ -70,7 +71,8 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
     "data|journal.path": (),
     "logs.paths": (),
     "protocols.*.destination": ("queue", "prefetch", "prefetch_bytes"),
-    "protocols.*.send|subscribe.*": ("queue", "prefetch", "prefetch_bytes"),
+    "protocols.*.copied": ("queue", "address"),
+    "protocols.*.send|copied_send|subscribe.*": ("queue", "prefetch", "prefetch_bytes"),
 }
 """The texts that may hold placeholders, and the placeholders that each has beside those of every text."""
 

@@ -163,7 +163,7 @@ def make_plan(
     words = words_of(source, folder, settings, numbers, java, archive)
     own = {**words, **(inside or {})}
     make_instance(source, own, create)
-    edits = _edit_configuration(source, settings, queues, own)
+    edits = _edit_configuration(source, settings, queues, own, copies_of(setup.options))
     pathlib.Path(words["data_dir"]).mkdir(parents=True, exist_ok=True)
     show(folder, settings)
     command = _start_command(source, settings, _declared(source, queues, setup.options), own, setup.liar)
@@ -301,8 +301,18 @@ def _replace_in(file: pathlib.Path, old: str, new: str) -> None:
         file.write_bytes(content.replace(old.encode(), new.encode()))  # the mode, with its x bit, stays
 
 
+def copies_of(options: Mapping[str, Options]) -> dict[str, str]:
+    """Return the queues that get what is sent to another name, with that name."""
+    found = {queue: dict(chosen).get("copies_of") for queue, chosen in options.items()}
+    return {queue: str(address) for queue, address in found.items() if address}
+
+
 def _edit_configuration(
-    source: BrokerSource, settings: EffectiveSettings, queues: Sequence[str], words: Mapping[str, str]
+    source: BrokerSource,
+    settings: EffectiveSettings,
+    queues: Sequence[str],
+    words: Mapping[str, str],
+    copies: Mapping[str, str],
 ) -> dict[str, str]:
     """Apply edits, settings and queues to the instance's XML file; returns the deviations, element to reason.
 
@@ -326,5 +336,5 @@ def _edit_configuration(
             made = made.with_value(edit.path, fill(edit.text, words))
         if edit.content is not None:
             made = made.with_content(edit.path, fill(edit.content, words))
-    path.write_bytes(made.with_queues(rules, queues, words).data)
+    path.write_bytes(made.with_queues(rules, queues, words, copies).data)
     return {edit.path.rsplit("/", 1)[-1]: edit.why for edit in rules.edits}

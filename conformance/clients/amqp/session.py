@@ -78,7 +78,7 @@ class AmqpSession(Session):
         sender = self._session.sender(f"sender-{queue}")
         _ask(sender, self._job.asks.publisher)
         _name_outcomes(sender, self._job.outcomes)
-        self._senders[queue] = self._attach(sender, sender.target, queue)
+        self._senders[queue] = self._attach(sender, sender.target, address(self._job.destination, queue))
 
     @override
     def attach_receiver(self, queue: str, credit: int, subscription: AckHeader) -> None:
@@ -88,7 +88,7 @@ class AmqpSession(Session):
             receiver.snd_settle_mode = Link.SND_SETTLED
         _ask(receiver, self._job.asks.consumer)
         self._receivers.append(receiver)  # before the broker may use it
-        self._attach(receiver, receiver.source, queue)
+        self._attach(receiver, receiver.source, address(self._job.source, queue))
         self.replenish(credit, len(self._receivers) - 1)
 
     @override
@@ -279,8 +279,8 @@ class AmqpSession(Session):
         if answer.phase is Phase.OK:
             self._settle(answer.subject)
 
-    def _attach(self, link: Any, terminus: Any, queue: str) -> Any:
-        terminus.address = address(self._job.destination, queue)
+    def _attach(self, link: Any, terminus: Any, at: str) -> Any:
+        terminus.address = at
         terminus.capabilities.put_object(symbol("queue"))
         return self._connection.attach(link)
 

@@ -17,13 +17,17 @@ Note = Callable[..., int]
 
 
 def noting(job: Job, recorder: Recorder) -> Note:
-    """Return `Recorder.record` for events in the epoch of a job, and in its queue unless it sends to several."""
+    """Return `Recorder.record` for events in the epoch of a job, and in its queue unless it sends to several.
+
+    A send of which each queue gets a copy is recorded in every queue.
+    """
     if not (job.more_queues and isinstance(job.step, Publish)):
         return functools.partial(recorder.record, queue=job.queue, epoch=job.epoch)
 
     def note(op: Op, phase: Phase, *, message: str | None = None, **fields: Any) -> int:
-        queue = job.queue_of(message or "")
-        return recorder.record(op, phase, message=message, queue=queue, epoch=job.epoch, **fields)
+        queues = job.queues if job.copied and message else [job.queue_of(message or "")]
+        times = [recorder.record(op, phase, message=message, queue=each, epoch=job.epoch, **fields) for each in queues]
+        return times[0]
 
     return note
 

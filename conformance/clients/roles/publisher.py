@@ -43,7 +43,7 @@ def publish(
     note = noting(job, recorder)
     publisher = (_Transacted if step.batch else _Publisher)(job, step, session, note, armed)
     try:
-        for queue in job.queues:
+        for queue in job.queues[:1] if job.copied else job.queues:
             session.attach_sender(queue)
     except Refused as error:
         if not job.may_be_absent:

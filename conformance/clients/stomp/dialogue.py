@@ -209,7 +209,7 @@ class StompDialogue(Session):
         self._subscriptions[str(number)] = subscription
         places = {"{queue}": queue, "{prefetch}": str(credit), "{prefetch_bytes}": str(credit * 1024)}
         headers = {
-            "destination": address(self._job.destination, queue),
+            "destination": address(self._job.source, queue),
             "id": str(number),
             "ack": subscription.value,
         }

@@ -107,25 +107,25 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
     `producer` is the number of this publisher, `empty` has those that send messages without a body.
 
-    Beside `queue` a publisher sends to `more_queues` in turn, and a drain empties them too; each has its depth probe.
-    A consumer with several receivers has them on its queues in turn; `beside` are the names of the others' histories.
-    A `Drain` with `collects` empties that dead-letter or expiry queue instead; with `delayed`, the messages that a
-    drain does not get may wait for their redelivery. `history` is the path of its file, and `epoch` the run of the
-    broker that it talks to. `within_s` is set if the fault of the step is a command of the broker's owner: the seconds
-    in which it must take effect. `journal` is the folder of the broker's journal, if the fault comes at a removal in
-    it. `ack_confirm` says how this broker answers an acknowledgement: `transaction`, `NEVER` (the client asks for no
-    answer and waits for none), or else by its disposition. `liar` names a session liar. `broker_may_end`: the broker
-    may end, by itself or by the fault of another client. `may_be_refused`: a refusal is an answer like any other, even
-    if it costs the connection. `may_be_absent`: its queue may not be there, and a refused attach says so.
-    `may_be_cut_off`: the end of a publisher's connection refuses what had no answer yet. `destination` makes the
-    broker's address of a queue, `stomp` has its headers. `resends` are transactions to be sent again, and
-    `duplicate_id` is the property or header with the id by which the broker knows a message that it has stored.
-    `outcomes` are those that a sender names, over AMQP. `tells_attached`: the client writes a byte to the descriptor of
-    its job when it is attached. `answers_at_commit`: sends in a transaction get their answers with that of the commit,
-    and none if it is rolled back. `access` is how the client logs in, without secrets; `secrets` are the variables that
-    it names, which no process inherits. `vendor` is the vendor's client, or None for the suite's own sessions.
-    `reaches_s` is set if the broker is starting: so long the client tries again until it is attached. Times are in
-    seconds.
+    Beside `queue` a publisher sends to `more_queues` in turn, and a drain empties them too; each has its depth probe. A
+    consumer with several receivers has them on its queues in turn; `beside` are the names of the others' histories. A
+    `Drain` with `collects` empties that dead-letter or expiry queue instead; with `delayed`, the messages that a drain
+    does not get may wait for their redelivery. `history` is the path of its file, and `epoch` the run of the broker
+    that it talks to. `within_s` is set if the fault of the step is a command of the broker's owner: the seconds in
+    which it must take effect. `journal` is the folder of the broker's journal, if the fault comes at a removal in it.
+    `ack_confirm` says how this broker answers an acknowledgement: `transaction`, `NEVER` (the client asks for no answer
+    and waits for none), or else by its disposition. `liar` names a session liar. `broker_may_end`: the broker may end,
+    by itself or by the fault of another client. `may_be_refused`: a refusal is an answer like any other, even if it
+    costs the connection. `may_be_absent`: its queue may not be there, and a refused attach says so. `may_be_cut_off`:
+    the end of a publisher's connection refuses what had no answer yet. `destination` makes the broker's address of a
+    queue, `stomp` has its headers; `copied` makes that of a receiver if each queue gets every send. `resends` are
+    transactions to be sent again, and `duplicate_id` is the property or header with the id by which the broker knows a
+    message that it has stored. `outcomes` are those that a sender names, over AMQP. `tells_attached`: the client writes
+    a byte to the descriptor of its job when it is attached. `answers_at_commit`: sends in a transaction get their
+    answers with that of the commit, and none if it is rolled back. `access` is how the client logs in, without secrets;
+    `secrets` are the variables that it names, which no process inherits. `vendor` is the vendor's client, or None for
+    the suite's own sessions. `reaches_s` is set if the broker is starting: so long the client tries again until it is
+    attached. Times are in seconds.
     """
 
     step: ClientStep
@@ -156,6 +156,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     collects: str = ""
     delayed: bool = False
     destination: str = "{queue}"
+    copied: str = ""
     outcomes: tuple[str, ...] = ()
     answers_at_commit: bool = False
     stomp: StompHeaders = StompHeaders()
@@ -176,6 +177,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def queues(self) -> tuple[str, ...]:
         return (self.queue, *self.more_queues)
+
+    @property
+    def source(self) -> str:
+        """Return how the address of a receiver is made."""
+        return self.copied or self.destination
 
     @property
     def receivers(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from conformance.followup.bundle.source import BundleSource
 from conformance.followup.upgrade.broker import pair_of
 from conformance.quoting import visible
 from conformance.report.phrases import steps_in_words
-from conformance.scenario import LIVES
+from conformance.scenario import COPIES, LIVES
 
 NO_STEPS = "an earlier version of the suite recorded this trial, and its record does not have the steps as data"
 NO_SCENARIO = "this version of the suite has no scenario of that name"
@@ -176,7 +176,8 @@ def _start(
         return "COMMAND THAT RUNS THE BROKER"
     start = adapter.file.start
     settings = adapter.file.settings
-    options = ",".join(f"{name}={str(value).lower()}" for name, value in source.record.queue.items())
+    chosen = {name: source.queue if name == COPIES else value for name, value in source.record.queue.items()}
+    options = ",".join(f"{name}={str(value).lower()}" for name, value in chosen.items())
     queue = ":".join(filter(None, [source.queue, options]))
     each = start.each_queue if not LIVES.keys() & source.record.queue.keys() else ()
     command = list(start.command) + [part.replace("{queue}", queue) for part in each]

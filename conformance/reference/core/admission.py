@@ -83,6 +83,11 @@ class Addresses:
     def names(self) -> Iterator[str]:
         return iter(self._queues)
 
+    def copies(self, queue: Queue) -> list[Queue]:
+        """The other queues that get what is sent to this one (`copies_of`)."""
+        named = [name for name, options in self._options.items() if options.copies_of == queue.name != name]
+        return [self.queue(name) for name in named]
+
     def temporary(self) -> Queue:
         """A new queue in memory only, with a name that no other has had, before a restart or after it."""
         name = f"temporary-{os.urandom(12).hex()}"

@@ -179,8 +179,11 @@ class ReferenceBroker:
             done, refused, transaction = do_nothing, ignore_refusal, None
         parsed = self._admission.dated(queue, parsed)
         queue.reserve(len(parsed.bare))
+        others = self._addresses.copies(queue)
+        for other in others:
+            other.reserve(len(parsed.bare))
         if transaction is not None:
-            transaction.sends.append(Send(queue, parsed, identity))
+            transaction.sends += [Send(queue, parsed, identity), *(Send(other, parsed, None) for other in others)]
             done()
             return
         copies = self.behaviour.copies(queue.next_number)
@@ -195,6 +198,7 @@ class ReferenceBroker:
         for _ in range(1, copies):
             queue.reserve(len(parsed.bare))
             effects.append(self._effects.arrival(queue, parsed, None))
+        effects += [self._effects.arrival(other, parsed, None) for other in others]
         beside = queue.first_sender(sender) is not sender
         asked = _URGENT_SEND if urgent else _SEND
         self._storage.perform(effects, done, asked, self._sends, refused=refused, beside=beside)
