@@ -35,6 +35,18 @@ class ReceiverClosedUnderClient:
 
 
 @scenario
+class ReceiversClosedUnderClient:
+    """A CLIENT session takes 150 of 200 messages from two consumers of a queue, with receive() of each in turn.
+
+    It calls acknowledge() on every tenth message. Each call covers what both consumers got before it.
+    """
+
+    mode = "client"
+    steps = (Publish(200, window=100), Consume("client", prefetch=50, acknowledge=10, receivers=2, stop=150), *SETTLE)
+    decides = {"EMS-CLIENT-01": AGAIN}
+
+
+@scenario
 class ReceiverClosedAfterItsLastCall:
     """A CLIENT session takes 155 of 200 messages with receive(), and calls acknowledge() on every tenth of them.
 
