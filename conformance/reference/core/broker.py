@@ -179,9 +179,7 @@ class ReferenceBroker:
             done, refused, transaction = do_nothing, ignore_refusal, None
         parsed = self._admission.dated(queue, parsed)
         queue.reserve(len(parsed.bare))
-        others = self._addresses.copies(queue)
-        for other in others:
-            other.reserve(len(parsed.bare))
+        others = self._copies(queue, len(parsed.bare))
         if transaction is not None:
             transaction.sends += [Send(queue, parsed, identity), *(Send(other, parsed, None) for other in others)]
             done()
@@ -349,6 +347,13 @@ class ReferenceBroker:
         transaction.sends.clear()
         transaction.outcomes.clear()
         transaction.over(committed=False)
+
+    def _copies(self, queue: Queue, size: int) -> list[Queue]:
+        """The other queues that get a message of so many bytes, with their room for it."""
+        found = self._addresses.copies(queue)
+        for other in found:
+            other.reserve(size)
+        return found
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)
