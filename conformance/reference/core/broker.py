@@ -159,8 +159,7 @@ class ReferenceBroker:
         then on it has its place in the queue, so that a full queue refuses here, and never at the commit.
 
         One that repeats the id of a message that was stored is answered as accepted when that one would be, and not
-        stored; in a transaction it is left out by the commit. `urgent`, and the connection that is its `sender`, only
-        tell a liar what it is about.
+        stored; in a transaction it is left out by the commit. `urgent`, and its connection `sender`, are for liars.
         """
         if transaction is not None and not self.behaviour.holds_sends:
             transaction = None

@@ -189,7 +189,7 @@ DELIVERING: dict[str, Lie] = {
     ),
     "loses-half-a-prefetch": lie(
         "When a connection ends, every second message that its consumer held is removed, durably.",
-        "EMS-STEP-04",
+        "EMS-STEP-04 EXPECT-MOVED-01",
         fault="consumer_crash",
         drops_abandoned=lambda number: number % 2 == 0,
     ),
