@@ -35,6 +35,9 @@ DELAYED = "delayed"
 OUTSIDE = "outside its transaction"
 """End of the detail of a refused SEND in a transaction whose answer named no transaction."""
 
+OF_ACK = "of an acknowledgement"
+"""End of the detail of a SYNC that names a message, and is about the record of its acknowledgement."""
+
 NOT_RECOVERED, NOT_READY = "not recovered", "not ready"
 """Beginnings of the detail of a BROKER event whose start after a fault failed: in `fail` the broker is to blame, in
 `info` that is unknown."""

@@ -22,7 +22,7 @@ from conformance.adapters.interface import EXTERNAL
 from conformance.claims import VENDOR_SURFACES, Kind
 from conformance.scenario import Check, Liar, SessionLiar, Weakened
 
-_STORES = "persistence"
+STORES = "persistence"
 _LOSSES = ("lost", "lost_committed")
 _SETTINGS: Mapping[str, str] = {
     "lost": "sync_non_transactional",
@@ -31,7 +31,7 @@ _SETTINGS: Mapping[str, str] = {
 }
 """By anomaly, which of the settings of a control that switches several off makes the control fail."""
 
-_OF_BROKER = {_STORES, "sync_non_transactional", "sync_transactional"}
+_OF_BROKER = {STORES, "sync_non_transactional", "sync_transactional"}
 """What a control gives up at the broker. Every other setting is of the client, which the suite starts itself."""
 
 LIARS: Mapping[tuple[str, str], str] = {
@@ -75,12 +75,12 @@ def substitute(check: Check, kind: Kind, fault: str, launcher: str, protocol: st
         return check
     given_up = {name for name, _ in control.settings} & _OF_BROKER
     given_up = given_up & {_SETTINGS.get(check.anomaly, "")} or given_up
-    if launcher == EXTERNAL or given_up.isdisjoint(weakens):
+    if launcher == EXTERNAL:
         return _lying(check, fault)
-    if not control.widened_by or control.widened_by in weakens:
+    if not given_up.isdisjoint(weakens) and control.widened_by in ("", *weakens):
         return check
-    if check.anomaly in _LOSSES and _STORES in weakens and not control.journal:
-        return dataclasses.replace(check, control=Weakened(((_STORES, False),), control.trials))
+    if control.widened_by and check.anomaly in _LOSSES and STORES in weakens and not control.journal:
+        return dataclasses.replace(check, control=Weakened(((STORES, False),), control.trials))
     return _lying(check, fault)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from conformance import adapters
 from conformance.adapters import Adapter, BrokerRequest, EffectiveSettings, vendor_clients
-from conformance.adapters.controls import changes_broker, substitute
+from conformance.adapters.controls import STORES, changes_broker, substitute
 from conformance.adapters.file.settings import weakened
 from conformance.adapters.interface import EXTERNAL, NATIVE
 from conformance.adapters.vendor_clients import ClientFile
@@ -90,12 +90,17 @@ class Selection:
 
     @property
     def weakens(self) -> frozenset[str]:
-        """The settings that a control may change: the product has them, and accepts them beside the user's."""
+        """The settings that a control may change: the product has them, and accepts them beside the user's.
+
+        Not a sync that follows `persistence`: a broker that stores nothing shows nothing about a missing sync.
+        """
         file, version = self.adapter.file, self.adapter.version
-        return frozenset(
-            name
+        changes = {
+            name: weakened(file, {name: False if isinstance(value, bool) else value}, self.overrides, version)
             for name, value in self.settings.values.items()
-            if weakened(file, {name: False if isinstance(value, bool) else value}, self.overrides, version)
+        }
+        return frozenset(
+            name for name, change in changes.items() if change and (name in change or STORES not in change)
         )
 
     def applies(self, claim: Claim) -> bool:

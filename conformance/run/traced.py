@@ -90,20 +90,26 @@ class TracedRun:
         )
 
     def _operations(self) -> Iterator[Operation]:
-        """Yield what clients asked this run of the broker to store: sends outside transactions, and discharges.
+        """Yield what clients asked this run of the broker to store: sends, acknowledgements and discharges.
 
-        A send is found by the id in its body. Writes after a discharge and before the next request are the record of
-        the discharge: the client sends one request at a time, and waits for its answer.
+        Not what waits for a discharge. A send is found by the id in its body. Writes after another request and before
+        the next one are its record: the client sends one request at a time, and waits for its answer.
         """
-        for path in sorted(self.client_runner.folder.glob("publisher-*.jsonl")):
+        folder = self.client_runner.folder
+        for path in sorted([*folder.glob("publisher-*.jsonl"), *folder.glob("consumer-*.jsonl")]):
             asked = [
                 event
                 for event in history.read(path).events
-                if event.phase is Phase.INVOKE and event.epoch == self.client_runner.broker.epoch
+                if event.phase is Phase.INVOKE
+                and event.op is not Op.PROCESS
+                and event.epoch == self.client_runner.broker.epoch
             ]
             for event, following in itertools.zip_longest(asked, asked[1:]):
                 if event.op is Op.SEND and event.durable and event.transaction is None and event.message:
                     yield Operation(event.message, event.at_ns, f"{event.message}.".encode())
+                    continue
+                until_ns = following.at_ns if following is not None else None
+                if event.op is Op.ACK and event.transaction is None and event.message:
+                    yield Operation(event.message, event.at_ns, acknowledges=True, until_ns=until_ns)
                 elif event.op in (Op.COMMIT, Op.ROLLBACK) and event.transaction:
-                    until_ns = following.at_ns if following is not None else None
                     yield Operation(event.transaction, event.at_ns, transaction=True, until_ns=until_ns)

@@ -3,6 +3,11 @@
 from conformance.scenario import Check, Liar, scenario
 from conformance.scenario.script import SETTLE, Between, DiskFull, FailedSync, Publish, Restart
 
+IGNORED = Liar("confirms-after-failed-sync")
+IN_VAIN = Check("confirmed_though_sync_failed", exposure="sync_failed", control=IGNORED)
+COMMITTED_IN_VAIN = Check("committed_though_sync_failed", exposure="commit_sync_failed", control=IGNORED)
+LOST = Check("lost", exposure="confirmed", control=Liar("confirms-although-disk-full"))
+
 
 @scenario
 class SyncFailsWhilePublishing:
@@ -20,11 +25,24 @@ class SyncFailsWhilePublishing:
         Restart(),
         *SETTLE,
     )
-    decides = {
-        "ARTEMIS-SEND-09": Check(
-            "confirmed_though_sync_failed", exposure="sync_failed", control=Liar("confirms-after-failed-sync")
-        ),
-    }
+    decides = {"ARTEMIS-SEND-09": IN_VAIN, "EXPECT-SYNC-01": IN_VAIN}
+
+
+@scenario
+class SyncFailsWhileCommitting:
+    """A publisher sends in transactions of five; from some sync of the journal on, each fails with EIO.
+
+    A commit that was written and could not be synced must not be answered as done.
+    """
+
+    mode = "transacted"
+    steps = (
+        Restart(clean=True, under=FailedSync(Between(12, 26))),
+        Publish(400, window=10, batch=5),
+        Restart(),
+        *SETTLE,
+    )
+    decides = {"ARTEMIS-TX-03": COMMITTED_IN_VAIN, "EXPECT-SYNC-02": COMMITTED_IN_VAIN}
 
 
 @scenario
@@ -42,6 +60,4 @@ class DiskFullWhilePublishing:
         Restart(),
         *SETTLE,
     )
-    decides = {
-        "ARTEMIS-SEND-09": Check("lost", exposure="confirmed", control=Liar("confirms-although-disk-full")),
-    }
+    decides = {"ARTEMIS-SEND-09": LOST, "EXPECT-SYNC-01": LOST}

@@ -5,11 +5,12 @@ page cache loses it without that. One that is written by O_DIRECT (libaio) does 
 synced or not, and with a buffer of 0.5 ms next to nothing was answered and not yet written.
 """
 
-from conformance.scenario import RECOVERED, STALE, Check, Weakened, scenario, weakened
-from conformance.scenario.script import SETTLE, Between, Nth, PowerLoss, Publish, Restart
+from conformance.scenario import RECOVERED, STALE, Check, Liar, Weakened, scenario, weakened
+from conformance.scenario.script import SETTLE, Between, Consume, Nth, PowerLoss, Publish, Restart
 
 NOT_SYNCED = weakened(sync_non_transactional=False, journal_buffer_ms=500)
 COMMITS_NOT_SYNCED = weakened(sync_transactional=False, journal_buffer_ms=500)
+LOST_COMMITTED = Check("lost_committed", exposure="committed_in_window", control=COMMITS_NOT_SYNCED)
 
 
 def decided(control: Weakened) -> dict[str, Check]:
@@ -18,6 +19,7 @@ def decided(control: Weakened) -> dict[str, Check]:
     return {
         "ARTEMIS-SEND-09": lost,
         "ARTEMIS-SEND-10": lost,
+        "EXPECT-SYNC-01": lost,
         "ARTEMIS-SEND-11": Check("confirmed_missing", exposure="confirmed_in_window"),
         "QPID-PERS-03": Check("confirmed_missing", exposure="confirmed_in_window"),
     }
@@ -64,7 +66,78 @@ class PowerLostAfterCommit:
         *SETTLE,
     )
     decides = {
-        "ARTEMIS-TX-03": Check("lost_committed", exposure="committed_in_window", control=COMMITS_NOT_SYNCED),
+        "ARTEMIS-TX-03": LOST_COMMITTED,
         "ARTEMIS-TX-06": Check("committed_missing", exposure="committed_in_window"),
-        "ARTEMIS-TX-07": Check("lost_committed", exposure="committed_in_window", control=COMMITS_NOT_SYNCED),
+        "ARTEMIS-TX-07": LOST_COMMITTED,
+        "EXPECT-SYNC-02": LOST_COMMITTED,
+    }
+
+
+@scenario
+class PowerLostAfterAcknowledgements:
+    """A consumer acknowledges each message and reads the broker's answer; at one of them the power goes.
+
+    The broker is restarted in order before the consumer begins. What was acknowledged and answered must not come back,
+    and what was not must come.
+    """
+
+    mode = "individual"
+    steps = (
+        Publish(300, window=100),
+        Restart(clean=True),
+        Consume("individual", prefetch=50, until=PowerLoss(Nth("ack", Between(60, 200)))),
+        Restart(),
+        *SETTLE,
+    )
+    decides = {
+        "EXPECT-SYNC-03": Check(
+            "delivered_after_restart", exposure="acknowledged_in_window", control=Liar("never-syncs-acknowledgements")
+        ),
+    }
+
+
+@scenario
+class PowerLostWhileDeadLettering:
+    """A consumer gives each message back as failed whenever it comes, and the power goes meanwhile.
+
+    If the broker's file has the settings, each message has two attempts: the loss comes among moves to the queue DLQ.
+    Each message had been confirmed: it must be there, or still in its own queue.
+    """
+
+    mode = "individual"
+    thorough = True
+    settings = {"max_delivery_attempts": 2, "dead_letter_destination": "DLQ"}
+    steps = (
+        Publish(600, window=100),
+        Consume(
+            "individual",
+            prefetch=50,
+            refuse=("failed",),
+            refuse_every=1,
+            refuse_again=True,
+            until=PowerLoss(Nth("ack_written", Between(60, 400))),
+        ),
+        Restart(),
+        *SETTLE,
+    )
+    decides = {"EXPECT-SYNC-01": Check("given_back_nowhere", exposure="refused", control=Liar("drops-failed"))}
+
+
+@scenario
+class PowerLostWhilePublishingLargeMessages:
+    """A publisher keeps ten persistent messages of 300 kB in flight; at a confirm the power goes.
+
+    A broker may store large messages in files of their own. What was confirmed must be there, and whole.
+    """
+
+    mode = "async_ack"
+    thorough = True
+    steps = (
+        Publish(2_000, window=10, size=300_000, until=PowerLoss(Nth("confirm", Between(20, 80)))),
+        Restart(),
+        *SETTLE,
+    )
+    decides = {
+        "EXPECT-SYNC-01": Check("lost", exposure="confirmed_in_window", control=NOT_SYNCED),
+        "ARTEMIS-SEND-09": Check("lost", exposure="confirmed_in_window", control=NOT_SYNCED),
     }

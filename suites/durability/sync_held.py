@@ -1,7 +1,7 @@
 """The syncs of the journal are held back: a broker that answers meanwhile did not wait for the disk."""
 
-from conformance.scenario import Check, scenario, weakened
-from conformance.scenario.script import HeldSync, Publish, Restart, Watched
+from conformance.scenario import Check, Liar, scenario, weakened
+from conformance.scenario.script import Consume, HeldSync, Publish, Restart, Watched
 
 HELD = HeldSync(0.1)
 """Thirty times what an answer takes that waits for nothing (Artemis 2.56.0: 3 ms). A start has five syncs to hold."""
@@ -31,6 +31,7 @@ class SyncHeldWhileSending:
         "ARTEMIS-SEND-09": EARLY,
         "ARTEMIS-SEND-10": EARLY,
         "ARTEMIS-ASYNC-10": EARLY,
+        "EXPECT-SYNC-01": EARLY,
         "ARTEMIS-SEND-11": Check("confirmed_before_sync", exposure="confirmed"),
         "QPID-PERS-03": Check("confirmed_before_sync", exposure="sync_held"),
     }
@@ -54,4 +55,25 @@ class SyncHeldWhileCommitting:
         "ARTEMIS-TX-05": Check("committed_before_sync", exposure="commits_asked"),
         "ARTEMIS-TX-07": COMMITTED_EARLY,
         "ARTEMIS-TX-10": COMMITTED_EARLY,
+        "EXPECT-SYNC-02": COMMITTED_EARLY,
+    }
+
+
+@scenario
+class SyncHeldWhileAcknowledging:
+    """A consumer acknowledges twenty messages, one at a time, while every sync of the journal is held.
+
+    It processes each for a while, so that what is written in between belongs to the acknowledgement before.
+    """
+
+    mode = "individual"
+    steps = (
+        Publish(20, window=10),
+        Restart(clean=True, under=HELD),
+        Consume("individual", prefetch=10, stop=20, work_ms=100),
+    )
+    decides = {
+        "EXPECT-SYNC-03": Check(
+            "acknowledged_before_sync", exposure="ack_sync_held", control=Liar("acknowledges-before-sync")
+        ),
     }

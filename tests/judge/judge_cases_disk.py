@@ -16,6 +16,7 @@ DISK = """
 0 0 before its sync, and answered with a refusal: sent 1, wrote 1, refused 1
 0 0 before its sync, and provisional: sent 1 tx=t1, wrote 1, confirmed 1 tx=t1
 0 0 before its sync, where not everything can be seen: sent 1, wrote 1, confirmed 1, hidden
+1 1 the sync of its acknowledgement covers nothing of a send: sent 1, wrote 1, handed 1, acked 1, removed 1, confirmed 1
 
 [committed_before_sync]
 2 0 a commit answered after its sync: put t1 1 2, committed t1 None, wrote t1, synced t1, answered COMMIT t1
@@ -32,6 +33,19 @@ DISK = """
 0 0 a commit where not everything can be seen: put t1 1, committed t1, wrote t1, hidden
 0 0 committed after a rollback, which has a record of its own: kept 1, acked_in t1 1, rolled_back t1 by=consumer-1,
     wrote t1, acked_in t2 1, committed t2 None by=consumer-1, wrote t2, synced t2, answered COMMIT t2 by=consumer-1
+
+[acknowledged_before_sync]
+1 0 an acknowledgement answered after its sync: kept 1, handed 1, ack_sent 1, removed 1, returned 1
+1 1 an acknowledgement answered before its sync: kept 1, handed 1, acked 1, removed 1
+1 1 an acknowledgement answered and never synced: kept 1, handed 1, ack_sent 1, unsynced 1, returned 1
+1 1 the sync of its message says nothing of an acknowledgement: sent 1, wrote 1, synced 1, confirmed 1, handed 1, ack_sent 1,
+    unsynced 1, returned 1
+2 1 the sync of another acknowledgement covers nothing of this one: kept 1 2, handed 1 2, ack_sent 1, removed 1,
+    returned 1, ack_sent 2, unsynced 2, returned 2
+0 0 an acknowledgement for which nothing is written: kept 1, took 1
+0 0 an acknowledgement without an answer promises nothing at the disk: kept 1, handed 1, ack_sent 1, unsynced 1
+0 0 an acknowledgement of a message that is not persistent: kept 1 durable=False, handed 1, acked 1, unsynced 1
+0 0 an acknowledgement where not everything can be seen: kept 1, handed 1, acked 1, unsynced 1, hidden
 
 [rolled_back_before_sync]
 2 2 a rollback answered before its sync: put t1 1 2, rolled_back t1, wrote t1, synced t1

@@ -63,6 +63,8 @@ EXPOSURES = """
 1 first_deliveries: handed 1, crashed, handed 2 consumer=2
 1 claimed_first: handed 1 2, came 1 epoch=1, handed 3 first_acquirer=False, came 3 epoch=1
 1 sync_held: sent 1 2 3, wrote 1 2 3, synced 1 held=True, synced 2, synced 3 held=True, confirmed 1 2
+1 ack_sync_held: kept 1 2 3, handed 1, ack_sent 1, removed 1 held=True, returned 1, took 2, handed 3, ack_sent 3,
+    removed 3 held=True
 2 commit_sync_held: put t1 1 2, committed t1, wrote t1, synced t1 held=True, put t2 3, committed t2, wrote t2,
     synced t2, put t3 4, wrote 4, synced 4 held=True, committed t3
 2 rollback_sync_held: put t1 1 2, rolled_back t1, wrote t1, synced t1 held=True, put t2 3, committed t2, wrote t2,

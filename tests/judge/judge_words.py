@@ -6,7 +6,7 @@
 import re
 import shlex
 
-from conformance.history import DELAYED, SHUT, WAITS, Op, Phase
+from conformance.history import DELAYED, OF_ACK, SHUT, WAITS, Op, Phase
 
 C = "consumer-1"
 LINK_091 = 91
@@ -182,6 +182,20 @@ def synced(*numbers, held=False, **where):
 def sync_failed(n, fault="failed_sync", **where):
     """The sync, or the write, of its record returned an error."""
     return _stored(Phase.FAIL, n, fault=fault, **where)
+
+
+def removed(*numbers, held=False):
+    """The record of its acknowledgement was written, and a sync that covers it had returned."""
+    return of_ack(wrote(*numbers) + synced(*numbers, held=held))
+
+
+def unsynced(*numbers):
+    """The record of its acknowledgement was written, and no sync covers it."""
+    return of_ack(wrote(*numbers))
+
+
+def of_ack(seen):
+    return [(disk, {**event, "detail": f"{event['detail']} {OF_ACK}"}) for disk, event in seen]
 
 
 def hidden(how="io_uring"):

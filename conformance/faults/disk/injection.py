@@ -33,7 +33,7 @@ from conformance.faults.disk import pairing, trace
 from conformance.faults.disk.pairing import StoredOperation
 from conformance.faults.disk.trace import NAMES, NO_FILE, WRITES, Call, Clock, Operation, Trace
 from conformance.faults.process import Target, prove_gone, send
-from conformance.history import Ended, Event, Header, Op, Phase, Recorder, close_history
+from conformance.history import OF_ACK, Ended, Event, Header, Op, Phase, Recorder, close_history
 from conformance.scenario.script import DiskFault, DiskFull, FailedSync, HeldSync, Watched, fixed
 
 AHEAD = 64
@@ -262,10 +262,10 @@ def write_history(
 ) -> None:
     """Write the trace as a complete history, in the order of time.
 
-    For each operation (`message` or `transaction` names it): SYNC INVOKE at the end of its write; SYNC OK at the end of
-    the sync that covers it (with `fault` if that was held); SYNC FAIL if its write or a sync of it returned an error
-    (with `fault` if that was injected). SYNC INFO says what cannot be seen. `times`: when the fault was armed and when
-    it was over, CLOCK_MONOTONIC ns.
+    For each operation (`message` or `transaction` names it, and `OF_ACK` says that it is an acknowledgement): SYNC
+    INVOKE at the end of its write; SYNC OK at the end of the sync that covers it (with `fault` if that was held); SYNC
+    FAIL if its write or a sync of it returned an error (with `fault` if that was injected). SYNC INFO says what cannot
+    be seen. `times`: when the fault was armed and when it was over, CLOCK_MONOTONIC ns.
     """
     events = [*_fault_events(fault, found, times), *(Event(0, times[1], Op.SYNC, Phase.INFO, detail=w) for w in unseen)]
     for pair in pairs:
@@ -293,11 +293,12 @@ def _fault_events(fault: DiskFault, found: Trace, times: tuple[int, int]) -> lis
 def _sync_events(pair: StoredOperation, fault: str) -> list[Event]:
     """Return the events of one operation; none if the tracer could not see it, because the reason is its own event."""
     named = "transaction" if pair.operation.transaction else "message"
+    about = f" {OF_ACK}" if pair.operation.acknowledges else ""
 
     def event(at_ns: int | None, phase: Phase, detail: str, *, met: bool = False) -> Event:
         assert at_ns is not None  # a call that was paired has ended
         fields: dict[str, Any] = {named: pair.operation.key, "fault": fault if met else None}
-        return Event(0, at_ns, Op.SYNC, phase, detail=detail, **fields)
+        return Event(0, at_ns, Op.SYNC, phase, detail=f"{detail}{about}", **fields)
 
     if pair.unseen:
         return []

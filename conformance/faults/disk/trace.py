@@ -76,14 +76,15 @@ class Clock:
 class Operation:
     """A request of a client: `key` names it, and the stored bytes contain `marker` (None: they cannot be recognised).
 
-    `transaction`: the key names a transaction, not a message. `until_ns`: the time of the next request; without a
-    marker, later writes may belong to that one.
+    `transaction`: the key names a transaction, not a message. `acknowledges`: the request acknowledged the message.
+    `until_ns`: the time of the next request; without a marker, later writes may belong to that one.
     """
 
     key: str
     invoked_ns: int
     marker: bytes | None = None
     transaction: bool = False
+    acknowledges: bool = False
     until_ns: int | None = None
 
 

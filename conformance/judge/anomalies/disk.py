@@ -45,6 +45,17 @@ DISK = (
         missed=f"{_COMMITTED} AND discharge_written_at IS NULL AND discharge_failed_at IS NULL AND commit_traced",
     ),
     DiskAnomaly(
+        "acknowledged_before_sync",
+        """The broker answered an acknowledgement before a sync that covers its record had returned.
+
+        Its record is what was written between this acknowledgement and the next request of the same consumer.
+        """,
+        applies="acked_at IS NOT NULL AND durable AND ack_written_at IS NOT NULL AND seen",
+        offends="ack_synced_at IS NULL OR ack_synced_at > acked_at",
+        words="acknowledgements were answered before a sync of their record had returned",
+        missed="acked_at IS NOT NULL AND durable AND ack_written_at IS NULL AND ack_traced",
+    ),
+    DiskAnomaly(
         "rolled_back_before_sync",
         """The broker answered a rollback before a sync that covers the record of the rollback had returned.
 

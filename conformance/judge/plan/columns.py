@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import get_args
 
-from conformance.history import DELAYED, NOT_READY, NOT_RECOVERED, OUTSIDE, SHUT, WAITS, Op, Phase
+from conformance.history import DELAYED, NOT_READY, NOT_RECOVERED, OF_ACK, OUTSIDE, SHUT, WAITS, Op, Phase
 from conformance.judge.input.link_frames import CARRIES
 from conformance.judge.input.packing import OP_CODE, PHASE_CODE, ROLES
 from conformance.scenario.script import DiskFault, Fault
@@ -24,6 +24,7 @@ def _on(op: Op, phase: Phase) -> str:
 
 _CARRIES = {word: code for code, word in enumerate(CARRIES)}
 _FRAME = f"op = {OP_CODE[Op.FRAME]} AND n IS NOT NULL"
+_OF_ACK = f"coalesce(detail LIKE '% {OF_ACK}', false)"
 _HAS_ID = "(n IS NOT NULL OR foreign_id IS NOT NULL)"
 _TRIAL = "OVER (PARTITION BY trial)"
 _EPOCH = "OVER (PARTITION BY trial, epoch)"
@@ -67,10 +68,13 @@ EVENT: Mapping[str, str] = {
     "ack_fails": _on(Op.ACK, Phase.FAIL),
     "starves": _on(Op.DELIVER, Phase.INFO),
     "limits": _on(Op.CONNECT, Phase.OK),
-    # A sync that names a transaction is about the record of its discharge, any other about the record of a send.
-    "writes": f"{_on(Op.SYNC, Phase.INVOKE)} AND {_HAS_ID} AND txn IS NULL",
-    "syncs": f"{_on(Op.SYNC, Phase.OK)} AND {_HAS_ID} AND txn IS NULL",
-    "fails_sync": f"{_on(Op.SYNC, Phase.FAIL)} AND {_HAS_ID} AND txn IS NULL",
+    # A sync that names a transaction is about the record of its discharge. One that names a message is about the record
+    # of its send, or of its acknowledgement.
+    "writes": f"{_on(Op.SYNC, Phase.INVOKE)} AND {_HAS_ID} AND txn IS NULL AND NOT {_OF_ACK}",
+    "syncs": f"{_on(Op.SYNC, Phase.OK)} AND {_HAS_ID} AND txn IS NULL AND NOT {_OF_ACK}",
+    "fails_sync": f"{_on(Op.SYNC, Phase.FAIL)} AND {_HAS_ID} AND txn IS NULL AND NOT {_OF_ACK}",
+    "writes_ack": f"{_on(Op.SYNC, Phase.INVOKE)} AND {_HAS_ID} AND {_OF_ACK}",
+    "syncs_ack": f"{_on(Op.SYNC, Phase.OK)} AND {_HAS_ID} AND {_OF_ACK}",
     "writes_discharge": f"{_on(Op.SYNC, Phase.INVOKE)} AND {_HAS_ID} AND txn IS NOT NULL",
     "syncs_discharge": f"{_on(Op.SYNC, Phase.OK)} AND {_HAS_ID} AND txn IS NOT NULL",
     "fails_discharge": f"{_on(Op.SYNC, Phase.FAIL)} AND {_HAS_ID} AND txn IS NOT NULL",
@@ -254,6 +258,9 @@ MESSAGE: Mapping[str, str] = {
     "sync_held": f"coalesce(bool_or(syncs AND {_HELD}), false)",
     "sync_failed_at": "min(at_ns) FILTER (WHERE fails_sync)",
     "written_last_at": "max(at_ns) FILTER (WHERE writes)",
+    "ack_written_at": "min(at_ns) FILTER (WHERE writes_ack)",
+    "ack_synced_at": "min(at_ns) FILTER (WHERE syncs_ack)",
+    "ack_sync_held": f"coalesce(bool_or(syncs_ack AND {_HELD}), false)",
     "discharge_written_at": "min(at_ns) FILTER (WHERE writes_discharge)",
     "discharge_synced_at": "min(at_ns) FILTER (WHERE syncs_discharge)",
     "discharge_sync_held": f"coalesce(bool_or(syncs_discharge AND {_HELD}), false)",
@@ -387,6 +394,7 @@ DERIVED: Mapping[str, str] = {
     # The tracer saw all disk operations; and this answer came from a run of the broker that it watched.
     "seen": "hidden IS NULL",
     "confirm_traced": "(shiftright(traced_epochs, confirm_epoch) & 1L) = 1L",
+    "ack_traced": "(shiftright(traced_epochs, ack_epoch) & 1L) = 1L",
     "commit_traced": "(shiftright(traced_epochs, commit_epoch) & 1L) = 1L",
     # If a policy moved a message to another queue, its absence proves nothing.
     "accounted": f"{_ACCOUNTED} AND NOT set_aside",

@@ -85,6 +85,7 @@ EXPOSURES: Mapping[str, ExposureRule] = {
     "first_deliveries": ExposureRule("fresh_at IS NOT NULL"),
     "claimed_first": ExposureRule("claims > 0 AND links_differ"),
     "sync_held": ExposureRule("confirmed AND durable AND sync_held"),
+    "ack_sync_held": ExposureRule("acked_at IS NOT NULL AND durable AND ack_sync_held"),
     "commit_sync_held": ExposureRule("committed_at IS NOT NULL AND durable AND NOT refused AND discharge_sync_held"),
     "rollback_sync_held": ExposureRule(
         "rolled_back_at IS NOT NULL AND durable AND NOT refused AND discharge_sync_held"

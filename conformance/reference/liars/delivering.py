@@ -184,7 +184,7 @@ DELIVERING: dict[str, Lie] = {
     ),
     "drops-failed": lie(
         "A message is removed when its consumer says that it failed: modified with delivery-failed, or NACK.",
-        "AMQP-MOD-03 EXPECT-MOVED-01",
+        "AMQP-MOD-03 EXPECT-MOVED-01 EXPECT-SYNC-01",
         applied=takes(SettlementEvent.FAILED, SettlementEvent.ACCEPTED),
     ),
     "loses-half-a-prefetch": lie(
