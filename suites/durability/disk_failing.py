@@ -32,13 +32,14 @@ class SyncFailsWhilePublishing:
 class SyncFailsWhileCommitting:
     """A publisher sends in transactions of five; from some sync of the journal on, each fails with EIO.
 
-    A commit that was written and could not be synced must not be answered as done.
+    A commit that was written and could not be synced must not be answered as done. Its request follows the sends at
+    once: a broker may sync each of them, and end at the first failure (Classic 6.1.7).
     """
 
     mode = "transacted"
     steps = (
         Restart(clean=True, under=FailedSync(Between(12, 26))),
-        Publish(400, window=10, batch=5),
+        Publish(400, window=10, batch=5, hurries=True),
         Restart(),
         *SETTLE,
     )

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 
@@ -50,8 +51,8 @@ a, b, log = opened("1.j"), opened("2.j"), opened("log")
 def run(tmp_path):
     """Run a child to its end under a fault: returns what it printed, the trace and the tracer."""
 
-    def start(fault, code, **how):
-        tracer = injection.Tracer(tmp_path / "trace", tmp_path, fault, files=["{n}.j"])
+    def start(fault, code, files=("{n}.j",), **how):
+        tracer = injection.Tracer(tmp_path / "trace", tmp_path, fault, files=files)
         command = [*tracer.wrap, sys.executable, "-c", CHILD + code, str(tmp_path)]
         said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **how)
         return said.stdout.splitlines(), tracer.read(), tracer
@@ -89,6 +90,22 @@ def test_the_syncs_of_the_journal_are_held_and_no_others(run):
     assert [second >= 0.3 for second in seconds] == [True, True, False, True]
     assert tampered(found) == [("fdatasync", "1.j"), ("fdatasync", "2.j"), ("fsync", "1.j")]
     injection.prove(found, HeldSync(0.3))
+
+
+@traced
+def test_without_names_every_sync_is_held(run, tmp_path):
+    """Of a journal whose files cannot be named: the files below its folder are read, and no others."""
+    beside = tempfile.mkstemp(dir=tmp_path.parent)[1]
+    code = f"""
+os.mkdir(folder + "/d")
+for file in (opened("d/3.j"), a, os.open({beside!r}, os.O_RDWR)):
+    tried(os.fsync, file)
+"""
+    said, found, tracer = run(HeldSync(0.3), code, files=())
+
+    assert [float(line.split()[1]) >= 0.3 for line in said] == [True] * 3
+    assert tampered(found) == [("fsync", "3.j"), ("fsync", "1.j")]
+    assert tracer.files == frozenset()
 
 
 @traced

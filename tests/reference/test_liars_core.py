@@ -319,6 +319,26 @@ def test_a_commit_that_is_never_synced():
     assert syncs == {None: (True, "done", []), "never-syncs-commits": (False, "done", [])}
 
 
+def test_an_acknowledgement_before_its_sync():
+    """It is answered when the removal is written. The one liar syncs that later, the other never."""
+    syncs = {}
+    for name in (None, "acknowledges-before-sync", "never-syncs-acknowledgements"):
+        rig = Rig(behaviour=behaviour(name))
+        rig.send(b"1")
+        rig.disk()
+        link, _ = rig.link()
+        rig.settle(link, 1)
+        batch = rig.commit.take()
+        rig.commit.finished()
+        syncs[name] = (batch.sync, rig.answers[-1], len(rig.commit.postponed()))
+
+    assert syncs == {
+        None: (True, "done", 0),
+        "acknowledges-before-sync": (False, "done", 1),
+        "never-syncs-acknowledgements": (False, "done", 0),
+    }
+
+
 def test_what_is_never_synced():
     """Ten sends are answered, and no batch of them asks for a sync."""
     syncs = {}

@@ -58,6 +58,8 @@ LOSES = {
     "commits-before-sync": {},
     "never-syncs-confirms": {},
     "never-syncs-commits": {},
+    "acknowledges-before-sync": {},
+    "never-syncs-acknowledgements": {},
     "rolls-back-before-sync": {},
     "confirms-after-failed-sync": {},
     "confirms-although-disk-full": {},

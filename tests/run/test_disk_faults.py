@@ -9,8 +9,8 @@ from trial_histories import drained, events_of, messages
 from conformance import adapters
 from conformance.faults.disk import injection
 from conformance.faults.power import image
-from conformance.history import Op, Phase
-from conformance.scenario.script import SETTLE, FailedSync, HeldSync, Kill, Nth, PowerLoss, Publish, Restart
+from conformance.history import OF_ACK, Op, Phase
+from conformance.scenario.script import SETTLE, Consume, FailedSync, HeldSync, Kill, Nth, PowerLoss, Publish, Restart
 
 BOTH = pytest.mark.parametrize("protocol", ["amqp", "stomp"])
 ADAPTER = adapters.find("reference")
@@ -90,6 +90,21 @@ def test_a_liar_that_answers_before_its_sync_is_seen_at_the_disk(play, liar, bat
 
     assert synced
     assert all(answered[key] < synced.get(key, math.inf) for key in answered)
+
+
+@needs_tracer
+@BOTH
+@pytest.mark.parametrize("liar", [None, "acknowledges-before-sync"])
+def test_an_acknowledgement_and_its_sync(play, liar, protocol):
+    """The history of the disk has the record of each acknowledgement, and not as that of a send."""
+    consume = Consume("individual", prefetch=5, stop=3, work_ms=60)
+    held = Restart(clean=True, under=HeldSync(0.1))
+    record, folder = play(Publish(3, window=3), held, consume, liar=liar, protocol=protocol)
+    synced, answered = when(folder, "disk-1", Op.SYNC, Phase.OK), when(folder, "consumer-1", Op.ACK, Phase.OK)
+
+    assert ("", {"p1:1", "p1:2", "p1:3"}) == (record.void, set(answered))
+    assert all(e.detail.endswith(OF_ACK) for e in events_of(folder, "disk-1") if e.message)
+    assert [answered[key] < synced.get(key, math.inf) for key in answered] == [liar is not None] * 3
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ How `strace` 6.1 behaves, measured (tests/faults/test_disk.py shows each):
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import pathlib
 import re
@@ -23,7 +24,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -74,6 +75,16 @@ def cannot() -> str:
     return ""
 
 
+@dataclasses.dataclass(frozen=True)
+class _Below:
+    """Every file below these folders."""
+
+    folders: Collection[str]
+
+    def __contains__(self, file: object) -> bool:
+        return any(str(file).startswith(f"{folder}/") for folder in self.folders)
+
+
 class Tracer:
     """One run of a broker under a tracer: its command prefix, its clock, and what it saw.
 
@@ -81,7 +92,8 @@ class Tracer:
         folder: A new folder for the tracer's files.
         journal: The folder of the broker's journal.
         fault: The fault, its numbers drawn. `Watched` traces every file, so that it sees calls that name no file.
-        files: The names of the journal's files in that folder; `{n}` (or `{n:08d}`) stands for a number.
+        files: The names of the journal's files in that folder; `{n}` (or `{n:08d}`) stands for a number. Without names
+            every sync of the broker is held, and each file below the folder is one of the journal.
         contained: For a broker in a container: its pids on this machine. The tracer runs in the container, and reports
             other pids.
 
@@ -102,6 +114,7 @@ class Tracer:
         folder.mkdir(parents=True)
         self.fault = fault
         self.files = _watched(journal, files)
+        self._journals: Container[str] = self.files or _Below(_folders(journal))
         self.armed_ns = time.monotonic_ns()
         self._clock = Clock.now()
         self._folder, self._journal, self._patterns = folder.absolute(), journal, files
@@ -111,15 +124,15 @@ class Tracer:
 
     @property
     def _narrowed(self) -> bool:
-        return not isinstance(self.fault, Watched)
+        return not isinstance(self.fault, Watched) and bool(self.files)
 
     @property
     def wrap(self) -> list[str]:
         command = ["strace", "-f", "--seccomp-bpf", "-ff", "-o", str(self._folder / "trace"), "-y", "-s", str(SAMPLE)]
         command += ["--absolute-timestamps=format:unix,precision:ns", "--syscall-times=ns"]
         command += ["--quiet=attach,path-resolution", "-e", f"trace={_set(NAMES | NO_FILE)}"]
+        command += _injection(self.fault)
         if self._narrowed:
-            command += _injection(self.fault)
             command += [word for file in sorted({*self.files, *_folders(self._journal)}) for word in ("-P", file)]
         return command
 
@@ -146,14 +159,14 @@ class Tracer:
         for line in maps.splitlines():
             _, mode, *rest = line.split(maxsplit=5)
             name = rest[-1] if len(rest) == 4 else ""
-            if "w" in mode and "s" in mode and name in self.files:
+            if "w" in mode and "s" in mode and name in self._journals:
                 self._reasons.add(f"{pathlib.PurePath(name).name} is mapped: writes through memory cannot be seen")
             if name.startswith("/[aio]") and self._narrowed:
                 self._reasons.add("the broker uses libaio: its writes name no file, and are not seen")
 
     def read(self) -> Trace:
         """Return the trace, once the broker is gone. `FaultError`: the clock was stepped, or a line cannot be read."""
-        found = trace.read(self._folder, self._clock.steady(Clock.now()), self.files)
+        found = trace.read(self._folder, self._clock.steady(Clock.now()), self._journals)
         watched = {pathlib.Path(file).name for file in self.files}
         for name in sorted(_numbered(self._journal, self._patterns).keys() - watched):
             self._reasons.add(f"{name} was not watched: its number is more than {AHEAD} above those at the start")

@@ -12,7 +12,7 @@ import dataclasses
 import pathlib
 import re
 import time
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from conformance.errors import FaultError
 
@@ -168,7 +168,7 @@ _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"f": b"\f", b"v": b"\v"}
 _FLAG = re.compile(rb"\b[A-Z]+_[A-Z_]+\b")
 
 
-def read(folder: pathlib.Path, clock: Clock, files: Collection[str]) -> Trace:
+def read(folder: pathlib.Path, clock: Clock, files: Container[str]) -> Trace:
     """Return the calls on `files` (absolute paths) from the files `trace.*` of a folder, one for each thread.
 
     Calls that name no file are kept, calls on other files are dropped. Raises `FaultError` for a line that is not the
