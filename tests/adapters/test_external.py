@@ -265,6 +265,9 @@ ALL, NO_BUFFER = (
         (LOST, Kind.DEFAULT, "kill", "native", "amqp", NO_BUFFER, SYNC_OFF),
         (JOURNAL, Kind.SAFETY, "kill", "native", "amqp", NO_BUFFER, OLDEST),
         (POWER, Kind.SAFETY, "power_loss", "native", "amqp", NO_BUFFER, POWER.control),
+        # Its only switch for syncs is to store nothing, which shows nothing about a missing sync.
+        (POWER, Kind.SAFETY, "power_loss", "native", "amqp", ("persistence",), Liar("never-syncs-confirms")),
+        (LOST, Kind.SAFETY, "kill", "native", "amqp", ("persistence",), weakened(persistence=False)),
     ],
 )  # fmt: skip
 def test_the_control_that_a_broker_can_be_given(

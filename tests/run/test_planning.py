@@ -88,6 +88,33 @@ def test_what_stores_everything_is_proven_by_liars_alone():
     }
 
 
+@pytest.mark.parametrize(
+    ("adapter", "protocol", "tried"),
+    [
+        ("reference", "amqp", {"EXPECT-SYNC-01", "EXPECT-SYNC-02", "EXPECT-SYNC-03"}),
+        ("activemq", "stomp", {"EXPECT-SYNC-01", "EXPECT-SYNC-02", "EXPECT-SYNC-03"}),
+        ("qpid", "amqp", {"EXPECT-SYNC-01", "EXPECT-SYNC-02", "EXPECT-SYNC-03"}),
+        ("rabbitmq", "amqp", {"EXPECT-SYNC-01"}),
+        ("ems", "jms", set()),
+    ],
+)
+def test_a_sync_is_tried_where_it_is_documented(adapter, protocol, tried):
+    asked = selection("EXPECT-SYNC-*", adapter=adapter, protocol=protocol)
+
+    assert {name for item in SCENARIOS.values() for name in wanted(item, asked)} == tried
+
+
+def test_a_broker_that_can_only_store_nothing_is_no_control_of_its_syncs():
+    """RabbitMQ: its syncs follow `persistence`. A kill takes what was not stored, and says so of no sync."""
+    asked = selection("EXPECT-SYNC-01", "SOLCD-ACK-01", adapter="rabbitmq")
+    controls = {trial.control: trial.adapter.name for trial in plan(asked, SCENARIOS, CATALOGUE) if trial.control}
+
+    assert asked.weakens & {"persistence", "sync_non_transactional", "sync_transactional"} == {"persistence"}
+    assert controls["persistence=false"] == "rabbitmq"
+    assert controls["liar never-syncs-confirms"] == controls["liar confirms-before-sync"] == "reference"
+    assert not any("sync_non_transactional" in control for control in controls)
+
+
 def test_a_store_without_a_buffer_is_proven_by_what_a_kill_takes_from_it():
     """Broker-J with Derby writes before it answers: without syncs a kill loses nothing, and a power loss does."""
 
