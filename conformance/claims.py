@@ -103,6 +103,7 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     note: str = ""
     reason: str = ""
     always_judged: bool = False
+    documented: bool = False
 
     @property
     def judged(self) -> bool:
@@ -117,9 +118,11 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def gets_verdict(self, required: Collection[str]) -> bool:
         """Return whether a run that requires these claims can find this one violated.
 
-        An expectation is only observed, unless the user requires it or the catalogue says `always_judged`.
+        An expectation is only observed, unless the user requires it or the catalogue says `always_judged`, or
+        `documented`: a capability of the claim says that the documentation of the broker makes it.
         """
-        return self.judged and (not self.is_expectation or self.always_judged or self.id in required)
+        promised = not self.is_expectation or self.always_judged or self.documented
+        return self.judged and (promised or self.id in required)
 
 
 class Exclusion(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -213,8 +216,8 @@ def _check_words(catalogue: Catalogue) -> None:
             raise CatalogueError(f"{claim.id}: exactly claims whose source document is {SUITE!r} have a reason")
         if claim.is_expectation == bool(claim.source.section and claim.source.sentence):
             raise CatalogueError(f"{claim.id}: source needs section and sentence, unless its document is {SUITE!r}")
-        if claim.always_judged and not claim.is_expectation:
-            raise CatalogueError(f"{claim.id}: only an expectation has always_judged")
+        if (claim.always_judged or claim.documented) and not claim.is_expectation:
+            raise CatalogueError(f"{claim.id}: only an expectation has always_judged or documented")
     for exclusion in catalogue.exclusions:
         if unknown := exclusion.where.keys() - catalogue.settings:
             raise CatalogueError(f"exclusions names {unknown.pop()!r}, which catalogue.yaml does not define")

@@ -56,6 +56,7 @@ def test_contradiction_is_refused(tmp_path, old, new, why):
             "needs section",
         ),
         ("stomp-1.2", "    says:", "    always_judged: true\n    says:", "only an expectation"),
+        ("stomp-1.2", "    says:", "    documented: true\n    says:", "only an expectation"),
         ("stomp-1.2", "    says:", "    reason: Because.\n    says:", "have a reason"),
     ],
 )

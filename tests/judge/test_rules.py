@@ -190,6 +190,14 @@ def test_an_expectation_that_is_required_is_judged():
     assert (Verdict.HOLDS, True) == (clean.verdict, clean.required)
 
 
+def test_an_expectation_that_the_documentation_makes():
+    """It gets a verdict where it is tried. Unlike one that is always judged, nothing else that is seen is put to it."""
+    documented = claims.load().claims["EXPECT-SYNC-03"]
+
+    assert documented.gets_verdict(())
+    assert not documented.always_judged
+
+
 def test_an_expectation_that_is_always_judged():
     row = rule("SOLCD-ACK-01", KILL, BROKEN, catalogue=expectation(always_judged=True))
 
