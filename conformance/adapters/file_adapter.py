@@ -162,13 +162,14 @@ class FileAdapter:
             return self.path.parent
         folder = self.file.fetch.folder.format(version=self.version)
         home = (into or fetch.dist()).absolute() / folder
-        jars = [artifact.file for artifact in self.artifacts] if self.file.fetch.jars else []
+        of_jars = self.version in self.file.fetch.jars
+        jars = [artifact.file for artifact in self.artifacts] if of_jars else []
         # An archive was renamed into place: if its folder is there, it is whole.
         if fetch.assembled(home, jars) if jars else home.is_dir():
             return home
         with fetch.known_version(self.file, self.version):
             files = fetch.fetch_all(self.artifacts, progress, offline=offline)
-        return (fetch.assemble if self.file.fetch.jars else fetch.unpack)(
+        return (fetch.assemble if of_jars else fetch.unpack)(
             files, (into or fetch.dist()).absolute(), folder
         )
 

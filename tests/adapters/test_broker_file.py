@@ -154,7 +154,7 @@ TYPES = [
     ("queues/method", "command", "queues: expected url with method http, or command with method command"),
     ("queues/options", {"a": "b"}, "queues: options replace {options}, which neither body nor command has"),
     ("fetch/folder", "mine", "fetch: the jars of two versions need two folders"),
-    ("fetch/artifact", "core", "fetch: expected artifact and groups for an archive, or jars without them"),
+    ("fetch/artifact", "core", "fetch: expected artifact and groups for an archive, or jars, or both"),
     ("fetch/groups", [{"since": "0", "group": "org"}], "fetch: expected artifact and groups for an archive"),
     ("fetch/sha512", {"1.0": "0" * 128}, "fetch: sha512 pins an archive; each of the jars has a sum of its own"),
     ("fetch/jars/1.0/1/maven", "org.example:core:1.0", "fetch: jars.1.0: twice in one folder: core-1.0.jar"),

@@ -88,7 +88,8 @@ class Fetch(Table):
 
     `folder` is the folder that the archive unpacks to, or that the jars are put together in. `sha512` pins versions of
     the archive that were tried; it is preferred to the `.sha512` file beside the download. `jars` are those of each
-    version. A version without `jars` cannot be fetched, since its jars have other versions.
+    version. A version without `jars` has the archive. If the file names none, the version cannot be fetched, since its
+    jars have other versions.
     """
 
     artifact: str = ""
@@ -101,9 +102,9 @@ class Fetch(Table):
 
     @pydantic.model_validator(mode="after")
     def _one_way(self) -> Fetch:
-        if bool(self.artifact) == bool(self.jars) or bool(self.artifact) != bool(self.groups):
-            raise ValueError("expected artifact and groups for an archive, or jars without them")
-        if self.sha512 and self.jars:
+        if not (self.artifact or self.jars) or bool(self.artifact) != bool(self.groups):
+            raise ValueError("expected artifact and groups for an archive, or jars, or both")
+        if self.sha512 and (not self.artifact or self.sha512.keys() & self.jars.keys()):
             raise ValueError("sha512 pins an archive; each of the jars has a sum of its own")
         if self.jars and "{version}" not in self.folder:
             raise ValueError("the jars of two versions need two folders: say {version} in folder")
@@ -116,7 +117,7 @@ class Fetch(Table):
     def artifacts(self, version: str, adapter: str) -> tuple[Artifact, ...]:
         """The files of a version, for the adapter of that name; `UsageError` if it has no such version."""
         asked = f"{adapter}@{version}"
-        if self.artifact:
+        if self.artifact and version not in self.jars:
             group = next(entry.group for entry in reversed(self.groups) if order(entry.since) <= order(version))
             file = f"{self.artifact}-{version}-{self.classifier}.{self.extension}"
             return (Artifact(_path(group, self.artifact, version, file), self.sha512.get(version), asked),)

@@ -214,7 +214,7 @@ def _contradictions(data: Mapping[str, Any]) -> Iterator[str]:
             yield f"{place}: this is a place in the file of [xml], which is missing"
     versions = {*_names(data.get("default_version")), *_names(data.get("versions", []))}
     for place, jars in _at(data, "fetch.jars"):
-        if missing := sorted(versions - {*_names(jars)} if jars else ()):
+        if missing := sorted(versions - {*_names(jars)} if jars and not _at(data, "fetch.artifact") else ()):
             yield f"{place}: expected the jars of every version of the file, and {', '.join(missing)} has none"
     for place, options in _at(data, "start.queue_options"):
         if options and not _at(data, "start.each_queue"):
