@@ -11,8 +11,8 @@ LOST_ON_THE_WAY = Check("unprocessed_gone", exposure="unprocessed")
 class ConsumerKilledUnderNoAck:
     """A NO_ACK consumer, to whom messages are sent settled over a link, is killed in the middle of a processing.
 
-    What had reached it must not be delivered again by the same run of the broker; what was on its way may be lost. No
-    acknowledgement may be seen on the link.
+    What had reached it must not be delivered again, also not after the broker was stopped in order; what was on its way
+    may be lost. No acknowledgement may be seen on the link.
     """
 
     mode = "no_ack"

@@ -6,7 +6,7 @@ LINK = """
 1 1 settled, there, processed, and again: kept 1, settled_on_link 1, handed 1, processed 1, reached 1, crashed,
     settled 1 epoch=1
 1 0 settled, there, and never again: kept 1, settled_on_link 1, reached 1, crashed, settled epoch=1
-1 0 settled, there, and again after a restart: kept 1, settled_on_link 1, reached 1, crashed, settled 1 epoch=2
+1 1 settled, there, and again after a restart: kept 1, settled_on_link 1, reached 1, crashed, settled 1 epoch=2
 0 0 settled and one byte short: kept 1, settled_on_link 1, reached 1 short=1, crashed, settled 1 epoch=1
 0 0 settled and passed on, with an unknown arrival: kept 1, settled_on_link 1, crashed, settled 1 epoch=1
 1 1 the last one of two did not get there: kept 1 2, settled_on_link 1 2, reached 2 short=1, crashed,

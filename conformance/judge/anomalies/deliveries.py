@@ -178,15 +178,16 @@ DELIVERIES = (
     ),
     Anomaly(
         "settled_again",
-        """The same run of the broker delivered a message again that had reached its client whole and settled.
+        """The broker delivered a message again that had reached its client whole and settled.
 
-        Decided by the link alone. It is not about the time after a restart.
+        Decided by the link, and by the drains. A broker that was stopped in order is no excuse: it had the time to remove
+        the message. A claim that is judged by this names no kill among its faults.
         """,
         # Smallest counter-example to asking the client instead: it is killed with fifty messages in its socket, has
         # recorded none of them, and the broker delivers all of them again. Counter-example to counting the bytes that
         # were passed on: the client of an honest broker may have received none of them (`link.connection`).
         applies="reached_at IS NOT NULL",
-        offends="carried_last_at > reached_at OR drained_early_at > reached_at",
+        offends="carried_last_at > reached_at OR drained_last_at > reached_at",
         words="messages that reached their client settled were delivered again",
         on_link=True,
     ),

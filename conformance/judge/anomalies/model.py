@@ -12,7 +12,7 @@ from conformance.claims import Evidence
 _COLUMNS: Mapping[Evidence, str] = {
     "absence": "settled|settled_anywhere|accounted",
     "return": "early_received_at|received_last_at|last_epoch|drained_in|carried_last_at|drained_early_at"
-    "|redelivered > 0|handed >= 2|handed_last_at|overtaken|left_in_queue",
+    "|drained_last_at|redelivered > 0|handed >= 2|handed_last_at|overtaken|left_in_queue",
     "delay": "stuck_at|starved_at|late_after_restart",
     "answer": "overdue|answer_at|burst_answered_at|shut_with|resumed_at",
 }

@@ -195,6 +195,7 @@ MESSAGE: Mapping[str, str] = {
     "claim_links_differ": f"min(link) FILTER (WHERE {_CLAIM}) <> max(link) FILTER (WHERE {_CLAIM})",
     "unmarked": "bool_or(drains AND epoch = first_epoch AND NOT coalesce(redelivered, true))",
     "drained_early_at": "max(at_ns) FILTER (WHERE drains AND epoch = first_epoch)",
+    "drained_last_at": "max(at_ns) FILTER (WHERE drains)",
     "over_limit": "coalesce(bool_or(hands AND holding > limit), false)",
     "over_window": "coalesce(bool_or(sent AND unanswered_now > limit), false)",
     "began_at": "min(at_ns) FILTER (WHERE begins)",
