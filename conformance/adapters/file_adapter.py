@@ -169,9 +169,7 @@ class FileAdapter:
             return home
         with fetch.known_version(self.file, self.version):
             files = fetch.fetch_all(self.artifacts, progress, offline=offline)
-        return (fetch.assemble if of_jars else fetch.unpack)(
-            files, (into or fetch.dist()).absolute(), folder
-        )
+        return (fetch.assemble if of_jars else fetch.unpack)(files, (into or fetch.dist()).absolute(), folder)
 
     @property
     def _stated(self) -> Mapping[str, Value]:

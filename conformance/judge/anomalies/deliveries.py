@@ -180,8 +180,8 @@ DELIVERIES = (
         "settled_again",
         """The broker delivered a message again that had reached its client whole and settled.
 
-        Decided by the link, and by the drains. A broker that was stopped in order is no excuse: it had the time to remove
-        the message. A claim that is judged by this names no kill among its faults.
+        Decided by the link, and by the drains. A broker that was stopped in order is no excuse: it had the time to
+        remove the message. A claim that is judged by this names no kill among its faults.
         """,
         # Smallest counter-example to asking the client instead: it is killed with fifty messages in its socket, has
         # recorded none of them, and the broker delivers all of them again. Counter-example to counting the bytes that
