@@ -65,6 +65,7 @@ def test_a_violation_names_its_trial_and_its_scenario_repeats_it():
         ("EXPECT-TWICE-01", "listener-killed-under-dups-ok", False),
         ("EXPECT-TWICE-01", "deliveries-refused", False),
         ("EXPECT-TWICE-01", "broker-killed-after-acknowledgements", False),  # a document says so, where one can
+        ("AMQP-ACC-02", "transaction-sent-again", False),  # its publisher sends it again
         ("EXPECT-ORDER-01", "broker-killed-while-publishing", True),
         ("JMS-ORDER-01", "broker-killed-while-publishing", True),
         ("JMS-ORDER-01", "two-consumers-of-one-queue", False),  # what one of them had prefetched goes to the other
