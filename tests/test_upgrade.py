@@ -138,7 +138,7 @@ def test_a_downgrade_is_allowed_and_said(tmp_path):
 JOURNAL = ('[journal]\npath = "{instance}/data"', '[journal]\npath = "{instance}/data/log"')
 DATA = ('[data]\npath = "{instance}/data"', '[data]\npath = "{instance}"')
 LIAR = {"to_settings": ["liar=loses-the-oldest"]}
-ACK = ('port = "amqp"\nack_confirm = "disposition"', 'port = "amqp"')
+ACK = ('ack_confirm = "disposition"\nduplicate_id', "duplicate_id")
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ passed AS (SELECT trial, producer, n, at_ns, epoch, carries, settled, whole FROM
 there AS (SELECT trial, producer, n, at_ns FROM passed WHERE carries = $carried AND whole AND epoch = 1),
 there_settled AS (SELECT trial, producer, n, at_ns FROM passed WHERE carries = $carried AND whole AND settled AND epoch = 1),
 settled_again AS (SELECT DISTINCT s.trial, s.producer, s.n FROM there_settled s JOIN
-                  (FROM there UNION ALL SELECT trial, producer, n, at_ns FROM given WHERE op = $drain AND epoch = 1) g
+                  (FROM there UNION ALL SELECT trial, producer, n, at_ns FROM given WHERE op = $drain) g
                   ON (s.trial, s.producer, s.n) = (g.trial, g.producer, g.n) AND g.at_ns > s.at_ns),
 acknowledged AS (SELECT trial, producer, n, at_ns FROM passed WHERE carries = $acknowledges),
 processed AS (SELECT trial, producer, n, at_ns FROM e WHERE op = $process AND phase = $ok),

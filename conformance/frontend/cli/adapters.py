@@ -136,7 +136,7 @@ def _description(adapter: Adapter, name: str) -> dict[str, Any]:
         "title": file.full_title,
         "vendor": file.vendor,
         "versions": _versions(adapter, name),
-        "other_versions": file.fetch is not None and not file.fetch.jars,
+        "other_versions": file.fetch is not None and bool(file.fetch.artifact),
         "source": _source(file),
         "launchers": [
             {"name": "native", "lacks": _native_lacks(adapter)},
