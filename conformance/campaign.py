@@ -198,10 +198,7 @@ def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
     if COPIED in lacking and not over.copied:
         lacking[COPIED] = f"the adapter of {selection.adapter.name} does not say `copied` over {selection.protocol}"
     found = possible.unable((fault.name for item in played for fault in item.faults), selection.adapter.able) | lacking
-    hidden = adapters.untraced(selection.adapter.file, selection.settings)
-    if not selection.adapter.file.journal.files:
-        hidden = f"the file of {selection.adapter.name} has no journal.files: other files and sockets would fail too"
-    if hidden:
+    if hidden := adapters.untraced(selection.adapter.file, selection.settings):
         found |= dict.fromkeys((FailedSync.name, DiskFull.name), hidden)
     return {name: why for name, why in found.items() if why}
 

@@ -54,9 +54,14 @@ def detach(backing: str) -> list[str]:
     return found
 
 
+def search_path() -> str:
+    """Return the PATH of this process with the folders of commands for root."""
+    return os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+
+
 def tool(name: str) -> str | None:
     """Return the path of a command, also of one in a folder for root; None if it is missing."""
-    return shutil.which(name, path=os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"]))
+    return shutil.which(name, path=search_path())
 
 
 def succeeds(*command: str) -> bool:

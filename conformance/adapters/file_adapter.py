@@ -156,8 +156,8 @@ class FileAdapter:
         """As `Adapter.install`, in the cache or in `into`."""
         if self.place.home is not None:
             return self.place.home
-        if self.launcher == NATIVE and (suite := fetch.suite_of(self.file, self.version)):
-            return debian.root(self.file.packages, suite, offline=offline)
+        if self._suite:
+            return debian.root(self.file.packages, self._suite, offline=offline)
         if self.file.fetch is None or self.place.rules is not None:
             return self.path.parent
         folder = self.file.fetch.folder.format(version=self.version)
@@ -170,6 +170,11 @@ class FileAdapter:
         with fetch.known_version(self.file, self.version):
             files = fetch.fetch_all(self.artifacts, progress, offline=offline)
         return (fetch.assemble if of_jars else fetch.unpack)(files, (into or fetch.dist()).absolute(), folder)
+
+    @property
+    def _suite(self) -> str:
+        """The suite of Debian in which the broker runs natively; empty: on this machine as it is."""
+        return fetch.suite_of(self.file, self.version) if self.place == HERE else ""
 
     @property
     def _stated(self) -> Mapping[str, Value]:
@@ -215,7 +220,8 @@ class FileAdapter:
             return external.prepare(source, self.place.rules, self.place.here, setup)
         if self.launcher == DOCKER:
             return docker.prepare(self.recipe(offline=offline), setup)
-        source = BrokerSource(self.file, self.path.parent, self.version, self.install(offline=offline), self.own)
+        home = self.install(offline=offline)
+        source = BrokerSource(self.file, self.path.parent, self.version, home, self.own, debian=bool(self._suite))
         stock = dataclasses.replace(self, file=self.own.base, own=None) if self.own else self
         learns = dataclasses.replace(source, file=stock.file, own=None)
         return native.prepare(source, setup, native.class_archive_option(learns, stock.effective(), ledger))

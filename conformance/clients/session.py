@@ -98,11 +98,15 @@ class QuestionResult(NamedTuple):
 
 
 class DeliveryBuffer(deque[Received]):
-    """Deliveries that no role has taken yet, bounded so that a broker cannot fill this machine."""
+    """Deliveries that no role has taken yet, bounded so that a broker cannot fill this machine.
+
+    `ended` are the receivers that have ended.
+    """
 
     def __init__(self) -> None:
         super().__init__()
         self.size = 0
+        self.ended: set[int] = set()
 
     @override
     def append(self, received: Received) -> None:
@@ -118,8 +122,9 @@ class DeliveryBuffer(deque[Received]):
         self.size -= len(received.body) + limits.OVERHEAD
         return received
 
-    def drop(self, receiver: int) -> None:
-        """Drop the deliveries of a receiver that has ended."""
+    def end(self, receiver: int) -> None:
+        """Drop the deliveries of a receiver that ends; a session adds no more of it."""
+        self.ended.add(receiver)
         for _ in range(len(self)):
             received = self.popleft()
             if received.receiver != receiver:

@@ -418,9 +418,7 @@ def _by_control(judgement: Judgement) -> Iterator[Doubt]:
 def _by_selection(judgement: Judgement, catalogue: Catalogue | None) -> Iterator[Doubt]:
     reasons: dict[str, list[str]] = {}
     left_out = not_tried(judgement, catalogue)
-    known = {
-        row.claim: row.reason for row in judgement.rows + judgement.self_checks if row.verdict is Verdict.NOT_TRIED
-    }
+    known = {row.claim: row.reason for row in judgement.rows if row.verdict is Verdict.NOT_TRIED}
     for claim in left_out:
         reasons.setdefault(known.get(claim, "the judge was not asked about it") or "no reason given", []).append(claim)
     yield Doubt(

@@ -6,6 +6,7 @@ from conformance.scenario.script import SETTLE, Consume, Publish, Together
 MIXED_UP = Liar("acknowledges-for-another-receiver")
 AGAIN = Check("delivered_after_acknowledgement", exposure="acknowledgements_confirmed", control=MIXED_UP)
 GONE = Check("gone", exposure="delivered_unacknowledged", control=MIXED_UP)
+DECIDED = {"AMQP-ACC-01": AGAIN, "EMS-STEP-04": GONE, "STOMP-ACK-05": AGAIN}
 GIVEN_BACK = Check("given_back_nowhere", exposure="refused", control=Liar("loses-half-a-prefetch"))
 
 
@@ -28,12 +29,7 @@ class ReceiversOfOneConnection:
         ),
         *SETTLE,
     )
-    decides = {
-        "AMQP-ACC-01": AGAIN,
-        "EMS-STEP-04": GONE,
-        "EXPECT-MOVED-01": GIVEN_BACK,
-        "STOMP-ACK-05": AGAIN,
-    }
+    decides = {**DECIDED, "EXPECT-MOVED-01": GIVEN_BACK}
 
 
 @scenario
@@ -54,12 +50,7 @@ class ReceiversOfTwoQueues:
         ),
         *SETTLE,
     )
-    decides = {
-        "AMQP-ACC-01": AGAIN,
-        "EMS-STEP-04": GONE,
-        "EXPECT-MOVED-01": GIVEN_BACK,
-        "STOMP-ACK-05": AGAIN,
-    }
+    decides = {**DECIDED, "EXPECT-MOVED-01": GIVEN_BACK}
 
 
 @scenario
@@ -81,4 +72,4 @@ class ReceiversOfCopies:
         ),
         *SETTLE,
     )
-    decides = {"AMQP-ACC-01": AGAIN, "EMS-STEP-04": GONE, "STOMP-ACK-05": AGAIN}
+    decides = DECIDED

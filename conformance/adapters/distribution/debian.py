@@ -98,11 +98,14 @@ def _made(packages: Sequence[str], suite: str, suffix: str = "") -> pathlib.Path
 
 
 def _run(words: Sequence[str], log: pathlib.Path) -> None:
-    path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
     with log.open("ab") as stream:
         try:
             done = subprocess.run(
-                [*_ENDS_WITH_US, *words], env={**inherited(), "PATH": path}, stdout=stream, stderr=stream, check=False
+                [*_ENDS_WITH_US, *words],
+                env={**inherited(), "PATH": mounts.search_path()},
+                stdout=stream,
+                stderr=stream,
+                check=False,
             )
         except OSError as error:
             raise LaunchError(f"{_ENDS_WITH_US[0]} cannot be started: {error.strerror}") from error

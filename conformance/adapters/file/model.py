@@ -33,6 +33,7 @@ from conformance.adapters.file.launch_tables import (
 from conformance.adapters.file.placeholders import fill, placeholders
 from conformance.adapters.file.table import Inside, Pattern, Table, Value, Word
 from conformance.errors import UsageError
+from conformance.scenario import COPIES
 
 
 class Rewrite(Table):
@@ -506,7 +507,7 @@ class BrokerFile(Table):
     @property
     def queue_options(self) -> tuple[str, ...]:
         """The rules that a queue may have of its own, however queues are declared."""
-        copies = ("copies_of",) if self.xml and self.xml.copy_of else ()
+        copies = (COPIES,) if self.xml and self.xml.copy_of else ()
         return (*self.start.queue_options, *(self.queues.options if self.queues else ()), *copies)
 
     @property

@@ -219,6 +219,8 @@ def unheeded(file: BrokerFile, settings: EffectiveSettings, said: str) -> str:
 
 def untraced(file: BrokerFile, settings: EffectiveSettings) -> str:
     """Why a tracer cannot make the journal's writes and syncs fail with these settings; empty if it can."""
+    if not file.journal.files:
+        return f"the file of {file.name} has no journal.files: other files and sockets would fail too"
     hidden = [
         f"{name}={settings.values[name]}: {choice.untraced}"
         for name, choice in _choices(file, settings.values)

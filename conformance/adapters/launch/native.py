@@ -17,7 +17,7 @@ from typing import Self
 from conformance import paths
 from conformance.adapters.credentials import Access
 from conformance.adapters.distribution import debian
-from conformance.adapters.distribution.fetch import not_installed, suite_of, version_differs
+from conformance.adapters.distribution.fetch import not_installed, version_differs
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.settings import EffectiveSettings, unheeded
 from conformance.adapters.interface import READY_QUEUE, DepthProbe, JournalFiles
@@ -40,14 +40,13 @@ def prepare(source: BrokerSource, setup: BrokerSetup, archive: str = "") -> Nati
     `archive` is the JVM option of a class archive. Raises `UsageError` (no such liar or queue option), `LaunchError`
     (no Java, instance or port).
     """
-    suite = suite_of(source.file, source.version)
-    if not suite and (reason := not_installed(source.file)):
+    if not source.debian and (reason := not_installed(source.file)):
         raise LaunchError(reason)
     java = find_java(source.file.java.minimum) if source.file.java else None
     reserved = ports.Ports(source.file.ports)
     try:
         plan = make_plan(source, setup, reserved.by_name, java=java, archive=archive)
-        if suite:
+        if source.debian:
             inside = debian.entering(source.home, plan.folder, plan.working_folder)
             plan = dataclasses.replace(plan, command=(*inside, *plan.command))
         return NativeBroker(plan, setup, reserved)

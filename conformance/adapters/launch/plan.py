@@ -24,6 +24,7 @@ from conformance.adapters.launch.java import JavaFound
 from conformance.errors import LaunchError, UsageError
 from conformance.ledger import Ledger, inherited
 from conformance.locks import locked
+from conformance.scenario import COPIES
 
 _CREATE_S = 120
 
@@ -32,7 +33,7 @@ _CREATE_S = 120
 class BrokerSource:
     """What a broker is made from: its file, the folder of that file, its version, its unpacked distribution.
 
-    `own` replaces the stock configuration.
+    `own` replaces the stock configuration. `debian`: `home` is the root of a Debian, in which the broker runs.
     """
 
     file: BrokerFile
@@ -40,6 +41,7 @@ class BrokerSource:
     version: str
     home: pathlib.Path
     own: OwnConfig | None = None
+    debian: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,7 +165,7 @@ def make_plan(
     words = words_of(source, folder, settings, numbers, java, archive)
     own = {**words, **(inside or {})}
     make_instance(source, own, create)
-    edits = _edit_configuration(source, settings, queues, own, copies_of(setup.options))
+    edits = _edit_configuration(source, settings, queues, own, _copies_of(setup.options))
     pathlib.Path(words["data_dir"]).mkdir(parents=True, exist_ok=True)
     show(folder, settings)
     command = _start_command(source, settings, _declared(source, queues, setup.options), own, setup.liar)
@@ -301,9 +303,9 @@ def _replace_in(file: pathlib.Path, old: str, new: str) -> None:
         file.write_bytes(content.replace(old.encode(), new.encode()))  # the mode, with its x bit, stays
 
 
-def copies_of(options: Mapping[str, Options]) -> dict[str, str]:
+def _copies_of(options: Mapping[str, Options]) -> dict[str, str]:
     """Return the queues that get what is sent to another name, with that name."""
-    found = {queue: dict(chosen).get("copies_of") for queue, chosen in options.items()}
+    found = {queue: dict(chosen).get(COPIES) for queue, chosen in options.items()}
     return {queue: str(address) for queue, address in found.items() if address}
 
 

@@ -64,7 +64,6 @@ class AmqpSession(Session):
         self._order: dict[str, int] = {}
         self._senders: dict[str, Any] = {}
         self._receivers: list[Any] = []
-        self._ended: set[int] = set()
         self._unconfirmed: dict[Any, Received] = {}  # by proton's delivery: tags may be any bytes
         self._coordinator = TransactionController(self._attach_coordinator)
         self._enlisted: dict[str, list[Received]] = {}
@@ -93,9 +92,8 @@ class AmqpSession(Session):
 
     @override
     def end_receiver(self, receiver: int) -> None:
-        self._ended.add(receiver)
+        self.incoming.end(receiver)
         self._connection.detach(self._receivers[receiver])
-        self.incoming.drop(receiver)
 
     @override
     def sendable(self) -> int:
@@ -189,7 +187,7 @@ class AmqpSession(Session):
         elif link in self._receivers:
             place = self._receivers.index(link)
             if delivery.readable:
-                if not delivery.partial and place not in self._ended:  # its first frame may say settled already
+                if not delivery.partial and place not in self.incoming.ended:  # its first frame may say settled already
                     self._on_message(link, delivery, place)
             elif delivery.settled:
                 self._on_ack_answer(delivery)

@@ -191,7 +191,6 @@ class StompDialogue(Session):
         self._connected = False
         self._closed = False
         self._subscriptions: dict[str, AckHeader] = {}  # by their ids, in the order of the receivers
-        self._unsubscribed: set[int] = set()
         self._poll = select.poll()
         self._readable = -1
         self._own: frozenset[int] = frozenset()
@@ -225,9 +224,8 @@ class StompDialogue(Session):
 
     @override
     def end_receiver(self, receiver: int) -> None:
-        self._unsubscribed.add(receiver)
+        self.incoming.end(receiver)
         self._await_receipt("UNSUBSCRIBE", {"id": str(receiver + 1)}, "the UNSUBSCRIBE")
-        self.incoming.drop(receiver)
 
     def _await_receipt(self, command: str, headers: dict[str, str], what: str) -> None:
         receipt = self._ask(command, headers)
@@ -453,7 +451,7 @@ class StompDialogue(Session):
     def _dispatch(self, frame: ReceivedFrame) -> None:
         if frame.command == "MESSAGE":
             receiver = self._receiver_of(frame)
-            if receiver not in self._unsubscribed:
+            if receiver not in self.incoming.ended:
                 self.incoming.append(self._received(frame, receiver))
         elif frame.command == "RECEIPT":
             self._answer(self._receipts.arrived(frame.headers.get("receipt-id")))
