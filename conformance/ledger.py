@@ -222,7 +222,7 @@ class Ledger:
 
 
 def release_leftovers() -> list[str]:
-    """Release what dead runs left, also their temporary folders and port locks; return a line for each, for the user.
+    """Release what dead runs left, also their temporary folders; return a line for each, for the user.
 
     A run is dead if its harness is gone: no such pid, another start time or another boot. A run of another pid
     namespace (a container that shares the state folder) cannot be inspected and is left alone. A line names what could

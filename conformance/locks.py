@@ -1,7 +1,7 @@
-"""Lock files that say what a process has reserved. The kernel unlocks them when the process ends.
+"""Lock files of temporary folders. The kernel unlocks them when the process ends.
 
-So the next start can tell the ports and temporary folders of a killed process from those of a living one. This also
-works across containers, and if process ids were reused.
+So the next start can tell the folders of a killed process from those of a living one. This also works across
+containers, and if process ids were reused.
 """
 
 from __future__ import annotations
@@ -54,11 +54,6 @@ def locked(target: pathlib.Path) -> Iterator[None]:
         yield
 
 
-def ports() -> pathlib.Path:
-    """Return the folder of the locks of reserved ports."""
-    return paths.state() / "ports"
-
-
 def _scratch() -> pathlib.Path:
     """Return the folder of the locks of temporary folders; each lock file has the path of its folder."""
     return paths.state() / "scratch"
@@ -101,7 +96,7 @@ def _unlocked() -> Iterator[pathlib.Path]:
 
 
 def release_abandoned() -> list[str]:
-    """Remove the temporary folders and port locks of processes that have ended; return a line for each folder."""
+    """Remove the temporary folders of processes that have ended; return a line for each."""
     lines = []
     for lock in sorted(_scratch().glob("*.lock")):
         descriptor = acquire(lock)
@@ -118,8 +113,4 @@ def release_abandoned() -> list[str]:
     for folder in _unlocked():
         shutil.rmtree(folder, ignore_errors=True)
         lines += [] if folder.exists() else [f"removed {folder}"]
-    for lock in ports().glob("*.lock"):
-        descriptor = acquire(lock)
-        if descriptor is not None:
-            release(lock, descriptor)
     return lines

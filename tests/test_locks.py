@@ -10,18 +10,24 @@ import tempfile
 import pytest
 
 from conformance import locks
-from conformance.adapters.launch.ports import Ports
+from conformance.adapters.launch import ports
+from conformance.errors import LaunchError
 from conformance.ledger import identify, kill, release_leftovers
 
 OWNER = """
 import sys
 from conformance import locks
-from conformance.adapters.launch.ports import Ports
-ports = Ports(["amqp", "http"])
 with locks.scratch("spark") as one, locks.scratch("warm") as two:
     (one / "blockmgr").mkdir()
-    print(one, two, *ports.by_name.values(), flush=True)
+    print(one, two, flush=True)
     sys.stdin.read()
+"""
+PORT = """
+import sys
+from conformance.adapters.launch.ports import Ports
+ports = Ports(["amqp"])
+print(ports["amqp"], flush=True)
+sys.stdin.read()
 """
 GATEWAY = """
 import sys
@@ -52,10 +58,11 @@ def started():
 
 def test_what_a_killed_process_left_is_released(started):
     """While it lives nothing of it is touched; the next start after its death removes all of it."""
-    process, (*folders, amqp, http) = started(OWNER)
-    left = [*map(pathlib.Path, folders), *(locks.ports() / f"{port}.lock" for port in (amqp, http))]
+    process, folders = started(OWNER)
+    left = [*map(pathlib.Path, folders), *locks.paths.state().glob("*/*.lock")]
 
     assert [] == release_leftovers()
+    assert 4 == len(left)
     assert all(path.exists() for path in left)
 
     process.kill()
@@ -63,6 +70,20 @@ def test_what_a_killed_process_left_is_released(started):
     assert {f"removed {folder}" for folder in folders} == set(release_leftovers())
     assert not any(path.exists() for path in left)
     assert [] == release_leftovers()
+
+
+def test_a_port_is_kept_from_another_file_system(started, monkeypatch, tmp_path):
+    """Two that share a network share its ports, and need share no folder. A killed owner keeps none."""
+    process, (kept,) = started(PORT)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(ports, "_LOWEST", int(kept))
+    monkeypatch.setattr(ports, "_highest", lambda: int(kept) + 1)
+
+    with pytest.raises(LaunchError, match="no free port"):
+        ports.Ports(["amqp"])
+    process.kill()
+    process.wait()
+    ports.Ports(["amqp"]).close()
 
 
 @pytest.mark.spark
@@ -80,10 +101,8 @@ def test_the_folder_of_a_killed_judge_is_released(started):
 
 def test_nothing_is_left_after_a_clean_end(tmp_path):
     """Neither a folder nor a lock."""
-    ports = Ports(["amqp"])
     with locks.scratch("warm") as folder:
-        assert 2 == len(list(locks.paths.state().glob("*/*.lock")))
-    ports.close()
+        assert 1 == len(list(locks.paths.state().glob("*/*.lock")))
 
     assert not folder.exists()
     assert [] == list(locks.paths.state().glob("*/*.lock"))

@@ -214,8 +214,7 @@ def test_what_a_protocol_can_do_adds_to_what_the_broker_can() -> None:
         artemis.capabilities("stmop")
 
 
-def test_ports_are_reserved_below_the_ephemeral_range(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+def test_ports_are_reserved_below_the_ephemeral_range(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("conformance.adapters.launch.ports._LOWEST", 20000)
     monkeypatch.setattr("conformance.adapters.launch.ports._highest", lambda: 20002)
 

@@ -3,7 +3,9 @@
 Two traps decide how they are chosen. A client that keeps connecting to a dead broker's port from the kernel's
 ephemeral range can be given that very port as its source, and then talks to itself; and any outgoing connection may
 take it, so that the broker cannot be restarted. So ports come from below that range. And two runs on one machine must
-not choose the same while neither listens: each port is locked by a file for as long as its broker is in use.
+not choose the same while neither listens: for as long as its broker is in use, each TCP port is kept by a UDP socket of
+the same number, which no broker wants. It holds as far as ports do, also between file systems that share a network (a
+lock file did not), and the kernel closes it when the process ends.
 """
 
 from __future__ import annotations
@@ -16,7 +18,6 @@ from collections.abc import Iterable, Sequence
 
 import psutil
 
-from conformance import locks
 from conformance.errors import LaunchError
 
 HOST = "127.0.0.1"
@@ -29,7 +30,7 @@ class Ports:
     """Ports by name, reserved until `close()` (or until this process ends)."""
 
     def __init__(self, names: Sequence[str]) -> None:
-        self._locks: list[tuple[pathlib.Path, int]] = []
+        self._kept: list[socket.socket] = []
         self.by_name: dict[str, int] = {}
         for name in names:
             self.by_name[name] = self._reserve()
@@ -38,21 +39,20 @@ class Ports:
         return self.by_name[name]
 
     def close(self) -> None:
-        while self._locks:
-            locks.release(*self._locks.pop())
+        while self._kept:
+            self._kept.pop().close()
 
     def _reserve(self) -> int:
         chooser = random.SystemRandom()
         for _ in range(_ATTEMPTS):
             port = chooser.randrange(_LOWEST, _highest())
-            path = locks.ports() / f"{port}.lock"
-            lock = locks.acquire(path)
-            if lock is None:
-                continue
-            if free(port):
-                self._locks.append((path, lock))
-                return port
-            locks.release(path, lock)
+            keeper = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+            with contextlib.suppress(OSError):
+                keeper.bind((HOST, port))
+                if free(port):
+                    self._kept.append(keeper)
+                    return port
+            keeper.close()
         self.close()
         raise LaunchError(f"no free port on {HOST} between {_LOWEST} and {_highest()}")
 
