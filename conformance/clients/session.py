@@ -76,7 +76,8 @@ class Received:
     """One delivery; a field is None if the protocol does not say.
 
     `count` and `first_acquirer` are those of AMQP 1.0 section 3.2.1. `delivery` is unique in its session, and
-    `receiver` is the place of its receiver there, from 0. Only the session reads `handle`.
+    `receiver` is the place of its receiver there, from 0. `altered`: what stands beside the body is not what the
+    publisher sent. Only the session reads `handle`.
     """
 
     message: str
@@ -87,6 +88,7 @@ class Received:
     delivery: str
     handle: Any
     receiver: int = 0
+    altered: bool = False
 
 
 class QuestionResult(NamedTuple):

@@ -103,7 +103,7 @@ class ClientRunner:
             fields["liveness_s"] = max(least, jobs.LIVENESS_FACTOR * self.slowest_s)
         step, asks = self._asked(step)
         sends = {**speaks.send, **(speaks.copied_send if planned.script.copied else {})}
-        publishers = (each for each in singles(planned.script.steps) if isinstance(each, Publish))
+        publishers = [each for each in singles(planned.script.steps) if isinstance(each, Publish)]
         job = Job(
             step=step,
             asks=asks,
@@ -117,6 +117,7 @@ class ClientRunner:
             client=planned.script.client,
             producer=self._producer(step),
             empty=tuple(number for number, each in enumerate(publishers, 1) if not each.size),
+            correlated=tuple(number for number, each in enumerate(publishers, 1) if each.correlates),
             ack_confirm=speaks.ack_confirm or jobs.NEVER,
             depth=depth_probe(broker, self.queue),
             more_queues=self._more_queues(step),

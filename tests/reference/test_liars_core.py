@@ -208,6 +208,14 @@ def test_a_corrupt_body_has_its_length():
     assert Rig().broker.encoded(message).endswith(b"100")
 
 
+def test_a_correlation_id_of_bytes_is_a_string():
+    """Over the wire only, and no other type of it."""
+    number, octets = b"p@@@@S\x05", b"p@@@@\xa0\x01x"
+    broker = Rig(behaviour=behaviour("changes-correlation-ids")).broker
+
+    assert [number, b"p@@@@\xa1\x01x"] == [broker.behaviour.body(1, bare) for bare in (number, octets)]
+
+
 @pytest.mark.parametrize(("size", "altered"), [(100_000, 0), (100_001, 32_768)])
 def test_the_end_of_a_large_message_is_lost(size, altered):
     """Over the wire only; the message keeps its length."""

@@ -7,6 +7,7 @@ discharge is answered (section 4.4.3). Brokers that never settle first, Artemis 
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import OperationAnswer, Received, SendOutcome, Session, note_range
 from conformance.clients.workers.job import Job, address, in_turn
 from conformance.errors import ClientError
-from conformance.history import OUTSIDE, Op, Phase
+from conformance.history import OUTSIDE, Op, Phase, parse_message
 
 _OUTCOMES = {
     Delivery.ACCEPTED: (Phase.OK, None),
@@ -110,8 +111,9 @@ class AmqpSession(Session):
             self._coordinator.enlist(delivery, transaction)
         annotations = {symbol("x-opt-ack-immediately"): True} if immediate else None
         known = {name: self._job.named(message)} if (name := self._job.duplicate_id) else None
-        encoded = Message(body=body, id=message, durable=durable, annotations=annotations, properties=known).encode()
-        sender.stream(encoded)
+        encoded = Message(body=body, id=message, durable=durable, annotations=annotations, properties=known)
+        encoded.correlation_id = self._correlation(message)
+        sender.stream(encoded.encode())
         sender.advance()
 
     @override
@@ -215,9 +217,11 @@ class AmqpSession(Session):
         message = decoded(link, delivery)
         body = message.body
         self._deliveries += 1
+        name = NO_ID if message.id is None else limits.quoted(message.id)
+        correlation = self._correlation(name)
         self.incoming.append(
             Received(
-                message=NO_ID if message.id is None else limits.quoted(message.id),
+                message=name,
                 body=bytes(body) if isinstance(body, bytes | memoryview) else str(body).encode(),
                 count=int(message.delivery_count),
                 first_acquirer=bool(message.first_acquirer),
@@ -225,10 +229,19 @@ class AmqpSession(Session):
                 delivery=str(self._deliveries),
                 handle=delivery,
                 receiver=place,
+                altered=correlation is not None and message.correlation_id != correlation,
             )
         )
         if delivery.settled:
             delivery.settle()
+
+    def _correlation(self, message: str) -> str | int | uuid.UUID | bytes | None:
+        """The correlation-id of a message of this trial: a string, a number, a UUID or bytes (section 3.2.4)."""
+        parsed = parse_message(message)
+        if parsed is None or parsed[0] not in self._job.correlated:
+            return None
+        every = (message, ulong(parsed[1]), uuid.uuid5(uuid.NAMESPACE_URL, message), message.encode())
+        return every[parsed[1] % len(every)]
 
     def _on_ack_answer(self, delivery: Any) -> None:
         received = self._unconfirmed.pop(delivery, None)

@@ -138,11 +138,12 @@ class Operations:
 
 def seen(received: Received, job: Job) -> dict[str, object]:
     """Return the fields of a delivery for the history."""
+    empty = job.sent_empty(received.message)
     return {
         "link": job.receivers[received.receiver],
         "delivery": received.delivery,
         "count": received.count,
         "first_acquirer": received.first_acquirer,
         "redelivered": received.redelivered,
-        "intact": is_intact(received.message, received.body, empty=job.sent_empty(received.message)),
+        "intact": not received.altered and is_intact(received.message, received.body, empty=empty),
     }

@@ -105,7 +105,8 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True):
 class Job(msgspec.Struct, frozen=True, kw_only=True):
     """One step of the script in one client process.
 
-    `producer` is the number of this publisher, `empty` has those that send messages without a body.
+    `producer` is the number of this publisher; `empty` has those that send messages without a body, and `correlated`
+    those that send a correlation-id.
 
     Beside `queue` a publisher sends to `more_queues` in turn, and a drain empties them too; each has its depth probe. A
     consumer with several receivers has them on its queues in turn; `beside` are the names of the others' histories. A
@@ -141,6 +142,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     client: str = "library"
     producer: int = 1
     empty: tuple[int, ...] = ()
+    correlated: tuple[int, ...] = ()
     asks: Asks = Asks()
     tells_attached: bool = False
     within_s: float = 0.0

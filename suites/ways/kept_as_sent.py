@@ -1,0 +1,16 @@
+"""Parts of a message beside its body: they must arrive as they were sent."""
+
+from conformance.scenario import Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Consume, Publish
+
+
+@scenario
+class MessagesWithCorrelationIds:
+    """A publisher sends 80 messages with a correlation-id, in turn of the four types that AMQP 1.0 has for it.
+
+    A consumer takes half of them, and a drain the others. Each correlation-id that comes must have its type and value.
+    """
+
+    mode = "individual"
+    steps = (Publish(80, window=20, correlates=True), Consume("individual", prefetch=20, stop=40), *SETTLE)
+    decides = {"AMQP-BARE-01": Check("corrupt", exposure="received", control=Liar("changes-correlation-ids"))}
