@@ -12,6 +12,7 @@ import functools
 import operator
 import pathlib
 import re
+import urllib.parse
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
@@ -143,6 +144,7 @@ class Catalogue(msgspec.Struct, frozen=True):
 
     claims: dict[str, Claim]
     documents: dict[str, dict[str, str]]
+    public_documents: list[dict[str, str]]
     definitions: dict[str, str]
     faults: dict[str, str]
     surfaces: dict[str, str]
@@ -164,6 +166,18 @@ class Catalogue(msgspec.Struct, frozen=True):
             return f"{claim.source.vendor}: {claim.source.title}"
         entry = self.documents[claim.source.document]
         return f"{entry['vendor']}: {entry['title']}"
+
+    def url(self, claim: Claim) -> str:
+        """Return the address of the claim's sentence in its document, as a text fragment; empty for an expectation."""
+        source = claim.source
+        if claim.is_expectation:
+            return ""
+        if source.document == "public":
+            entry = next(one for one in self.public_documents if one["title"] == source.title)
+        else:
+            entry = self.documents[source.document]
+        opening = urllib.parse.quote(source.sentence.removesuffix("...").strip(), safe="")
+        return f"{entry['url']}#:~:text={opening.replace('-', '%2D')}"
 
 
 @functools.cache

@@ -36,13 +36,18 @@ _PARTS = {
 _ORDERED = {"confirmed_at": "confirmed", "committed_at": "committed", "handed_at": "delivered"}
 
 
-def units(tally: Tally, number: int) -> str:
-    """Count independent units: faults, or trials if there is no fault.
+def count_faults(fault: str, number: int) -> str:
+    """Count faults of that name, or trials if it is none.
 
-    >>> _plural(3, ("kill", "kills"))
-    '3 kills'
+    >>> count_faults("kill", 3), count_faults("none", 1)
+    ('3 kills', '1 trial')
     """
-    return _plural(number, _FAULTS.get(tally.fault, ("trial", "trials")))
+    return _plural(number, _FAULTS.get(fault, ("trial", "trials")))
+
+
+def units(tally: Tally, number: int) -> str:
+    """Count independent units: faults, or trials if there is no fault."""
+    return count_faults(tally.fault, number)
 
 
 def seen(tally: Tally) -> str:

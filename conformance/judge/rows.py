@@ -104,8 +104,9 @@ class VerdictRow(msgspec.Struct, frozen=True, kw_only=True):
     for people. `required`: judged only because the user asked, and never counted against the vendor. `replay` is a
     command line, to be typed in the folder of the run: it records the first trial of a violation again; for other
     verdicts it repeats the run. `decided_by` is the durability test that covers this row. `failed_unpromised` is the
-    figure of a check that failed although this configuration does not promise the claim. `repeated_by` are the
-    scenarios whose trials offended a standing check, and that show it again.
+    figure of a check that failed although this configuration does not promise the claim. `anomaly` is the name of the
+    check. `standing`: it judged the trials of every scenario; `repeated_by` are those whose trials offended it, and
+    that show it again.
     """
 
     claim: str
@@ -143,6 +144,8 @@ class VerdictRow(msgspec.Struct, frozen=True, kw_only=True):
     offences: int = 0
     decided_by: str = ""
     failed_unpromised: str = ""
+    anomaly: str = ""
+    standing: bool = False
     repeated_by: tuple[str, ...] = ()
     witnesses: tuple[Witness, ...] = ()
 

@@ -390,6 +390,8 @@ def _row(claim: Claim, evidence: ClaimEvidence, ruling: Ruling, one: Tally | Non
         offences=tried.offences if tried else 0,
         decided_by=ruling.decided_by,
         failed_unpromised=_failed_unpromised(ruling, tried),
+        anomaly=one.anomaly.name if one else "",
+        standing=one.scenario.standing if one else False,
         repeated_by=_repeated_by(tried),
         witnesses=tried.witnesses if tried else (),
     )

@@ -1,11 +1,13 @@
-"""Write one self-contained page: no script, no external resource, all foreign text escaped.
+"""Write one self-contained page: no external resource, all foreign text escaped, complete without its one script.
 
 The template `reports/report.html.j2` holds the order of the page; this module gives it data and phrases.
 """
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import hashlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,17 +18,17 @@ import jinja2
 from markupsafe import Markup
 
 from conformance import paths
-from conformance.claims import Catalogue, Claim
+from conformance.claims import Catalogue, Claim, Subject
 from conformance.judge.rows import ControlResult, Judgement, TrialRecord, Verdict, VerdictRow, Witness
 from conformance.quoting import visible
-from conformance.report import model, phrases
+from conformance.report import model, phrases, pictures, questions
 from conformance.report.model import Expectations
 from conformance.scenario import Scenario
 
 
 @dataclasses.dataclass(frozen=True)
 class ClaimView:
-    """A claim with all its rows. `claim` is None if the catalogue no longer has it."""
+    """A claim with all its rows, and its cells. `claim` is None if the catalogue no longer has it."""
 
     id: str
     says: str
@@ -36,6 +38,9 @@ class ClaimView:
     subject: str
     claim: Claim | None
     rows: tuple[VerdictRow, ...]
+    answer: questions.Cell
+    line: questions.Line
+    url: str
     reason: str
     not_promised: bool
 
@@ -45,6 +50,7 @@ class DocumentView:
     """The claims of one source document: answered, not tried and not applicable."""
 
     title: str
+    url: str
     answered: tuple[ClaimView, ...]
     not_tried: tuple[ClaimView, ...]
     not_applicable: tuple[ClaimView, ...]
@@ -90,8 +96,11 @@ def page(
             report=model.report(judgement, catalogue, expected),
             run=judgement.run,
             doubts=model.doubts(judgement, catalogue, expected),
-            answers=model.tried(judgement.rows),
-            documents=documents(judgement, catalogue),
+            questions=questions.lines(judgement),
+            sentence=questions.sentence(judgement),
+            models=list(questions.MODELS),
+            documents=documents(judgement.rows, judgement, catalogue),
+            self_checks=documents(judgement.self_checks, judgement, catalogue),
             scenarios=scenario_views(judgement, scenarios),
             untried=[item.id for item in scenarios.values() if item.id not in _with_trials(judgement)],
             exit_means=expected.means if expected else phrases.exit_means(judgement),
@@ -111,13 +120,19 @@ def _marks(row: VerdictRow, judgement: Judgement, catalogue: Catalogue, expected
     return [*found, "not promised by this product"] if model.not_promised(row, judgement.run, catalogue) else found
 
 
-def documents(judgement: Judgement, catalogue: Catalogue) -> list[DocumentView]:
-    """Return every claim of the catalogue and of the rows, by source document."""
+def documents(rows: Sequence[VerdictRow], judgement: Judgement, catalogue: Catalogue) -> list[DocumentView]:
+    """Return by source document every claim of these rows, and the claims of the catalogue that have no row elsewhere.
+
+    What is about the suite's own session stands with the self-checks, and all else with the broker's rows.
+    """
     by_claim: dict[str, list[VerdictRow]] = {}
-    for row in judgement.rows + judgement.self_checks:
+    for row in rows:
         by_claim.setdefault(row.claim, []).append(row)
     grouped: dict[str, list[ClaimView]] = {}
-    for claim_id in dict.fromkeys([*catalogue.claims, *by_claim]):
+    elsewhere = {row.claim for row in judgement.rows + judgement.self_checks} - by_claim.keys()
+    ours = rows is judgement.self_checks
+    others = [one.id for one in catalogue.claims.values() if (one.subject is Subject.SESSION) == ours]
+    for claim_id in [one for one in dict.fromkeys([*others, *by_claim]) if one not in elsewhere]:
         claim, rows = catalogue.claims.get(claim_id), by_claim.get(claim_id, [])
         title = catalogue.document_title(claim) if claim else rows[0].document
         grouped.setdefault(title, []).append(_claim_view(claim_id, claim, rows, judgement, catalogue))
@@ -137,22 +152,25 @@ def _claim_view(
         scope=claim.scope if claim else rows[0].scope,
         subject=claim.subject if claim else rows[0].subject,
         claim=claim,
-        rows=tuple(rows),
+        rows=tuple(model.tried(rows)),
+        answer=questions.cell(rows),
+        line=questions.line(claim_id, rows),
+        url=catalogue.url(claim) if claim else "",
         reason="; ".join(reasons) if rows else silent,
         not_promised=any(model.not_promised(row, judgement.run, catalogue) for row in rows),
     )
 
 
-def _document(title: str, views: Iterable[ClaimView]) -> DocumentView:
+def _document(title: str, views: Sequence[ClaimView]) -> DocumentView:
     groups: dict[str, list[ClaimView]] = {"answered": [], "not_tried": [], "not_applicable": []}
     for view in views:
-        found = {row.verdict for row in view.rows}
-        if found - set(phrases.UNTRIED):
+        if view.rows:
             groups["answered"].append(view)
         else:
-            only = found == {Verdict.NOT_APPLICABLE}
+            only = view.answer.verdict is Verdict.NOT_APPLICABLE and view.line.rows
             groups["not_applicable" if only else "not_tried"].append(view)
-    return DocumentView(title, *(tuple(group) for group in groups.values()))
+    url = next((view.url.partition("#")[0] for view in views), "")
+    return DocumentView(title, url, *(tuple(group) for group in groups.values()))
 
 
 def scenario_views(judgement: Judgement, scenarios: Mapping[str, Scenario]) -> list[ScenarioView]:
@@ -240,12 +258,16 @@ def _environment() -> jinja2.Environment:
         "control": phrases.control_words,
         "bound": phrases.bound_words,
         "timeline": timeline,
+        "ending": pictures.ending,
+        "lanes": pictures.lanes,
         "setting": _setting,
     }
     environment.filters.update(filters)
-    style = (paths.reports() / "report.css").read_text("utf-8")
+    style, script = ((paths.reports() / name).read_text("utf-8") for name in ("report.css", "report.js"))
     environment.globals.update(
         css=Markup(style),  # noqa: S704 - our own file, without foreign text
+        script=Markup(script),  # noqa: S704
+        script_hash=f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}",
         meanings=phrases.MEANINGS,
         first_timeline=first_timeline,
     )

@@ -1,4 +1,4 @@
-"""The summary on a terminal: one line per answer, what limits the answers, and the paths of the report.
+"""The summary on a terminal: six questions, the claims, what limits the answers, and the paths of the report.
 
 The suite's own text is ASCII; foreign text goes through `visible`, so that no message id can change the terminal.
 """
@@ -17,7 +17,7 @@ from conformance.claims import Catalogue
 from conformance.judge.exits import exit_code
 from conformance.judge.rows import HERE, Judgement, RunRecord, Verdict, VerdictRow, Witness, replay_in
 from conformance.quoting import visible
-from conformance.report import model
+from conformance.report import model, pictures, questions
 from conformance.report.html import first_timeline, timeline
 from conformance.report.model import Expectations
 from conformance.report.phrases import exit_means
@@ -49,18 +49,17 @@ def summary(
     written: Mapping[str, Path] | None = None,
     expected: Expectations | None = None,
 ) -> RenderableType:
-    """Return what the terminal shows, about 40 lines. `written` are the paths from `write_all`."""
+    """Return what the terminal shows, about 45 lines. `written` are the paths from `write_all`."""
     answers = model.tried(judgement.rows)
     code, means = (expected.exit_code, expected.means) if expected else (exit_code(judgement), exit_means(judgement))
     ending = f"exit {int(code)}: {means}"
     tone = STYLES.get(answers[0].verdict, "") if answers else ""
     parts: list[RenderableType] = []
     if answers:
-        parts += [_table(answers[:ROWS], judgement.run, catalogue)]
-    if len(answers) > ROWS:
-        parts += [_line(f"... and {len(answers) - ROWS} more in the report", "dim")]
+        parts += [_questions(judgement), Text(), *_claims(judgement, catalogue)]
     parts += [*_first_violation(answers, written), *_doubts(judgement, catalogue), *_course(judgement.run)]
     parts += [*_expected(expected), Text()]
+    parts += [_whole(questions.sentence(judgement))] if answers else []
     parts += [_whole(model.headline(judgement, catalogue, expected), f"bold {tone}".strip())]
     parts += [_whole(ending)]
     parts += [_whole(f"{kind}: {path}") for kind, path in (written or {}).items()]
@@ -81,30 +80,37 @@ def plain(
     return "".join(f"{line.rstrip()}\n" for line in stream.getvalue().splitlines())
 
 
-def _table(rows: Sequence[VerdictRow], run: RunRecord, catalogue: Catalogue | None) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim", expand=False)
-    for name in ("claim", "verdict", "scenario", "at risk", "control", "confidence"):
-        table.add_column(name, no_wrap=name != "scenario")  # the one column that shrinks on a narrow terminal
-    for row in rows:
-        asked = "judged as" if model.judged_as(row, run, catalogue) else "required" if row.required else ""
-        foreign = asked != "judged as" and model.not_promised(row, run, catalogue)
-        confidence = "not promised" if foreign else _confidence(row, asked)
-        cells = (row.claim, row.graded, row.scenario, _exposure(row), _control(row), confidence)
-        style = STYLES.get(row.verdict, "dim")
-        table.add_row(*(_line(cell, style if at == 1 else "") for at, cell in enumerate(cells)))
+def _questions(judgement: Judgement) -> Table:
+    """One line a question: the worst word, how often it was seen, and in which failure models if it does not hold."""
+    table = Table.grid(padding=(0, 2))
+    for line in questions.lines(judgement):
+        whole = questions.cell(line.rows)
+        style = STYLES.get(whole.verdict, "dim")
+        where = [name for name, cell in zip(questions.MODELS, line.cells, strict=True) if cell.verdict is whole.verdict]
+        bad = whole.verdict in STYLES and whole.verdict is not Verdict.HOLDS
+        figure = f"{whole.figure} {', '.join(where) if bad else ''}"
+        table.add_row(_line(whole.word or "-", style), _line(line.name), _line(figure.strip()))
     return table
 
 
-def _exposure(row: VerdictRow) -> str:
-    if row.exposure is None:
-        return ""
-    return f"{row.exposure.minimum:,}+ x {row.exposure.trials}"
-
-
-def _control(row: VerdictRow) -> str:
-    if row.control is None:
-        return ""
-    return f"{row.control.failed}/{row.control.trials} {'strong' if row.control.strong else 'check only'}"
+def _claims(judgement: Judgement, catalogue: Catalogue | None) -> list[RenderableType]:
+    """One line a claim, the worst first."""
+    by_claim: dict[str, list[VerdictRow]] = {}
+    for row in model.tried(judgement.rows):
+        by_claim.setdefault(row.claim, []).append(row)
+    for rows in by_claim.values():  # of the worst verdict, the row with the most faults first
+        rows.sort(key=lambda row, worst=rows[0].verdict: (row.verdict is not worst, -row.faults))  # type: ignore[misc]
+    table = Table(box=None, pad_edge=False, header_style="dim", expand=False)
+    for name in ("claim", "verdict", "scenarios", "confidence"):
+        table.add_column(name, no_wrap=True, justify="right" if name == "scenarios" else "left")
+    for claim, (row, *others) in list(by_claim.items())[:ROWS]:
+        asked = "judged as" if model.judged_as(row, judgement.run, catalogue) else "required" if row.required else ""
+        foreign = asked != "judged as" and model.not_promised(row, judgement.run, catalogue)
+        confidence = "not promised" if foreign else _confidence(row, asked)
+        verdict = _line(row.graded, STYLES.get(row.verdict, "dim"))
+        table.add_row(_line(claim), verdict, _line(str(1 + len(others))), _line(confidence))
+    left = len(by_claim) - ROWS
+    return [table, *([_line(f"... and {left} more in the report", "dim")] if left > 0 else [])]
 
 
 def _confidence(row: VerdictRow, asked: str) -> str:
@@ -124,6 +130,7 @@ def _first_violation(answers: Sequence[VerdictRow], written: Mapping[str, Path] 
     parts: list[RenderableType] = [Text(), _whole(f"VIOLATED {row.claim}: {row.says}", "bold red"), _whole(row.reason)]
     if shown is not None:
         parts += [_line(f"message {shown.message} in {shown.queue}, trial {shown.trial}:"), _events(shown)]
+        parts += [_whole(pictures.ending(shown))]
     if not row.replay:
         return parts
     folder = next(iter(written.values())).parent if written else HERE
@@ -192,7 +199,7 @@ def _course(run: RunRecord) -> list[Text]:
         return lines
     ratio = run.seconds / run.floor_seconds
     took = f"took {run.seconds:.0f} s with --jobs {run.jobs}"
-    return [*lines, _line(f"{took}; restarts and waits alone {run.floor_seconds:.0f} s ({ratio:.1f} x)")]
+    return [Text(), *lines, _line(f"{took}; restarts and waits alone {run.floor_seconds:.0f} s ({ratio:.1f} x)")]
 
 
 def _line(text: str, style: str = "") -> Text:

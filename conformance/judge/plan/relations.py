@@ -201,12 +201,12 @@ def _grouped(frame: DataFrame, keys: Sequence[str], columns: Mapping[str, str]) 
 
 
 def timeline(spark: SparkSession, paths: Sequence[str], wanted: Sequence[tuple[str, int, int]]) -> DataFrame:
-    """Return the events of the wanted messages `(trial, producer, n)`, and the faults and restarts of their trials.
+    """Return the events of the wanted messages `(trial, producer, n)`; faults, restarts and drains of their trials too.
 
     Columns: trial, producer, n, at_ns, process, sequence, op, phase, epoch, detail, fault, count, by time.
     """
     chosen = " OR ".join(f"(producer = {producer} AND n = {n})" for _, producer, n in wanted)
-    always = f"op IN ({OP_CODE[Op.FAULT]}, {OP_CODE[Op.BROKER]})"
+    always = f"op IN ({OP_CODE[Op.FAULT]}, {OP_CODE[Op.BROKER]}, {OP_CODE[Op.DRAIN]})"
     return (
         spark.read.schema(SPARK_SCHEMA)
         .parquet(*paths)

@@ -1,0 +1,174 @@
+"""The six questions of the first screen, each answered by failure model, and the sentence above them.
+
+A cell rests on rows of verdicts alone: it counts them, and never judges.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+from conformance.judge.reasons import count_faults
+from conformance.judge.rows import Judgement, Verdict, VerdictRow
+from conformance.report.phrases import UNTRIED
+
+QUESTIONS: Mapping[str, frozenset[str]] = {
+    "Are confirmed messages safe?": frozenset(
+        """confirmed_before_sync confirmed_missing confirmed_though_sync_failed corrupt lost lost_immediate
+        lost_in_range lost_though_old lost_unacknowledged non_persistent_missing outcome_changed phantom
+        receipt_untrue unanswered_absent unanswered_either_way unasked_missing""".split()
+    ),
+    "Do acknowledged messages stay away?": frozenset(
+        """acknowledged_again acknowledged_before_sync acknowledgement_refused answered_acknowledgement
+        came_otherwise_than_other covered_wrongly delivered_after_acknowledgement delivered_after_restart
+        delivered_twice drained_twice not_exactly_one out_of_order_refused processed_again
+        processed_again_unlike_other refused_again rejected_again settled_again two_owners""".split()
+    ),
+    "Are transactions whole?": frozenset(
+        """available_early available_undischarged committed_before_sync committed_missing committed_though_sync_failed
+        half_applied lost_committed outcome_not_in_effect rollback_refused rolled_back_before_sync
+        sent_again_not_once transacted_acknowledgement transaction_torn undischarged_gone""".split()
+    ),
+    "Does it block and answer as promised?": frozenset(
+        """acknowledge_returned acknowledge_waited acknowledged_after_processing acknowledged_at_all acknowledged_early
+        acknowledged_in_bulk acknowledged_late acknowledged_lazily acknowledged_undelivered acknowledged_unhanded
+        acknowledged_unreceived answered_afterwards answered_late answered_within_window asynchronous_send_waited
+        blocked_early commit_returned denied flag_differs flag_missing flag_set frames_of_acknowledgements
+        immediate_waited not_each_passed over_prefetch over_window rates_of_delivery_modes rates_of_sending
+        rollback_returned send_returned send_waited sent_ahead sooner_than_round_trip threshold_moved
+        transacted_send_waited unanswered_send waited_for_timer window_stayed_shut""".split()
+    ),
+    "Does it recover and deliver everything?": frozenset(
+        """came_back counted_at_first failed_gone failure_uncounted failure_unmarked first_acquirer_twice gone
+        gone_after_acknowledge many_unacknowledged not_recovered overtaken release_counted released_gone starved
+        stuck undeliverable_again unmarked""".split()
+    ),
+    "Does nothing leave silently?": frozenset(
+        "confirmed_nowhere given_back_nowhere refusal_hidden refused_delivered unprocessed_gone".split()
+    ),
+}
+"""By question, the anomalies whose checks answer it. A test holds that each anomaly is in one of them."""
+
+MODELS: Mapping[str, frozenset[str]] = {
+    "no fault": frozenset(("none", "watched")),
+    "a client dies": frozenset(("consumer_crash",)),
+    "the connection fails": frozenset(("cut", "hold_link", "delay", "throttle")),
+    "the broker is killed": frozenset(("kill",)),
+    "the broker is stopped": frozenset(("stop", "pause")),
+    "the disk fails": frozenset(("held_sync", "failed_sync", "disk_full")),
+    "the power fails": frozenset(("power_loss",)),
+}
+"""By failure model, the faults of scenarios (`VerdictRow.fault`) that are it."""
+
+_ENDS = ("the broker is killed", "the disk fails", "the power fails")
+_SAFE = ("confirmed_before_sync", "confirmed_though_sync_failed", "lost", "lost_unacknowledged", "lost_committed")
+_JUDGED = (Verdict.VIOLATED, Verdict.HARNESS_ERROR, Verdict.INCONCLUSIVE, Verdict.HOLDS)
+_WORDS = {
+    Verdict.VIOLATED: "fails",
+    Verdict.HARNESS_ERROR: "error of the suite",
+    Verdict.INCONCLUSIVE: "undecided",
+    Verdict.HOLDS: "holds",
+    Verdict.WITNESSED: "allowed, and seen",
+    Verdict.NOT_WITNESSED: "allowed, not seen",
+    Verdict.OBSERVED: "observed",
+    Verdict.NOT_TRIED: "not tried",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Cell:
+    """What rows say together: the worst verdict, and in how many of how many faults (or trials) it was seen.
+
+    Permissions and observations count only where nothing was judged; `of` is then 0.
+    """
+
+    verdict: Verdict
+    count: int = 0
+    of: int = 0
+
+    @property
+    def word(self) -> str:
+        """What to print; empty if there was nothing to try."""
+        return _WORDS.get(self.verdict, "")
+
+    @property
+    def shown(self) -> bool:
+        """Whether something was tried."""
+        return self.verdict not in UNTRIED
+
+    @property
+    def figure(self) -> str:
+        """`42/42`; empty if nothing was counted."""
+        return f"{self.count:,}/{self.of:,}" if self.of else ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """One question, or claim: its cells in the order of `MODELS`, and that of the checks of every trial."""
+
+    name: str
+    cells: tuple[Cell, ...]
+    everywhere: Cell | None
+    rows: tuple[VerdictRow, ...]
+
+
+def cell(rows: Iterable[VerdictRow]) -> Cell:
+    """Return what rows say together. One that a stronger scenario has decided counts only if it is the only one."""
+    every = list(rows)
+    open_ = [row for row in every if not row.decided_by and not row.required] or every
+    for word in _JUDGED:
+        if any(row.verdict is word for row in open_):
+            return _counted(word, [row for row in open_ if row.verdict in _JUDGED])
+    return Cell(next((word for word in _WORDS if any(row.verdict is word for row in open_)), Verdict.NOT_APPLICABLE))
+
+
+def _counted(word: Verdict, judged: Sequence[VerdictRow]) -> Cell:
+    """Count the faults of each scenario once: its claims rest on the same."""
+    faults: dict[str, int] = {}
+    failed: dict[str, int] = {}
+    for row in judged:
+        faults[row.scenario] = max(faults.get(row.scenario, 0), row.faults)
+        if row.verdict is word:
+            seen = row.offended_faults if word is Verdict.VIOLATED else row.faults
+            failed[row.scenario] = max(failed.get(row.scenario, 0), seen)
+    return Cell(word, sum(failed.values()), sum(faults.values()))
+
+
+def line(name: str, rows: Iterable[VerdictRow]) -> Line:
+    every = tuple(rows)
+    apart = [row for row in every if not row.standing]
+    everywhere = [row for row in every if row.standing and row.verdict not in UNTRIED]
+    cells = (cell(row for row in apart if (row.fault or "none") in faults) for faults in MODELS.values())
+    return Line(name, tuple(cells), cell(everywhere) if everywhere else None, every)
+
+
+def lines(judgement: Judgement) -> list[Line]:
+    """Return the six questions with their cells."""
+    return [
+        line(asks, (row for row in judgement.rows if row.anomaly in anomalies)) for asks, anomalies in QUESTIONS.items()
+    ]
+
+
+def sentence(judgement: Judgement) -> str:
+    """Say in one sentence what is asked first: whether confirmed messages were safe, and what could not be said.
+
+    `No confirmed message was lost in 42 kills and 20 power losses. Not decided: if the disk fails.`
+    """
+    rows = [row for row in judgement.rows if row.anomaly in _SAFE and not (row.required or row.standing)]
+    decided = [row for row in rows if row.verdict in (Verdict.HOLDS, Verdict.VIOLATED)]
+    faults = [fault for names in MODELS.values() for fault in sorted(names) if fault != "none"]
+    of = {fault: _counted(Verdict.VIOLATED, [row for row in decided if row.fault == fault]) for fault in faults}
+    tried = {fault: one for fault, one in of.items() if one.of}
+    lost = [f"{one.count:,} of {count_faults(fault, one.of)}" for fault, one in tried.items() if one.count]
+    if not tried:
+        return "Whether confirmed messages are safe was not decided: no fault tried it."
+    safe = _listed([count_faults(fault, one.of) for fault, one in tried.items()])
+    said = (
+        f"Confirmed messages were not safe in {_listed(lost)}" if lost else f"No confirmed message was lost in {safe}"
+    )
+    left = [f"if {name}" for name in _ENDS if not MODELS[name] & tried.keys()]
+    return f"{said}. Not decided: {', '.join(left)}." if left else f"{said}."
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))

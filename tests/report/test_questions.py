@@ -1,0 +1,83 @@
+"""The six questions: what a cell says, that each check answers one of them, and the sentence above them."""
+
+from collections import Counter
+
+import pytest
+from report_rows import judgement, row, violated
+
+from conformance.judge.anomalies import ANOMALIES
+from conformance.judge.rows import Verdict
+from conformance.report import questions
+from conformance.scenario import names_of
+
+
+def lost(fault, **changes):
+    return row(anomaly="lost", fault=fault, **changes)
+
+
+def test_each_check_answers_one_question():
+    found = Counter(name for names in questions.QUESTIONS.values() for name in names)
+
+    assert set(ANOMALIES) == set(found)
+    assert {1} == set(found.values())
+
+
+def test_each_fault_has_one_failure_model(scenarios):
+    found = Counter(name for names in questions.MODELS.values() for name in names)
+    used = {name for one in scenarios.values() for fault in one.faults for name in names_of(fault)}
+
+    assert set() == used - set(found)
+    assert {1} == set(found.values())
+
+
+@pytest.mark.parametrize(
+    ("rows", "word", "figure"),
+    [
+        ((), "", ""),
+        ((row(verdict=Verdict.NOT_APPLICABLE),), "", ""),
+        ((row(verdict=Verdict.NOT_TRIED), row(verdict=Verdict.NOT_APPLICABLE)), "not tried", ""),
+        ((row(verdict=Verdict.OBSERVED), row(verdict=Verdict.NOT_TRIED)), "observed", ""),
+        ((row(verdict=Verdict.WITNESSED),), "allowed, and seen", ""),
+        ((row(faults=30),), "holds", "30/30"),
+        # Two claims of one scenario rest on the same faults; another scenario has its own.
+        ((row(faults=30), row("AMQP-DUR-01", faults=28), row(scenario="other", faults=3)), "holds", "33/33"),
+        ((row(faults=30), violated(scenario="other", faults=3, offended_faults=2)), "fails", "2/33"),
+        ((row(faults=30), row(scenario="other", verdict=Verdict.INCONCLUSIVE, faults=3)), "undecided", "3/33"),
+        # What a stronger scenario has decided, and what the user alone requires, is not what the broker promised.
+        ((row(faults=30), row(scenario="b", verdict=Verdict.INCONCLUSIVE, decided_by="c")), "holds", "30/30"),
+        ((row(faults=30), violated(scenario="b", required=True)), "holds", "30/30"),
+    ],
+)
+def test_cell(rows, word, figure):
+    found = questions.cell(rows)
+
+    assert (word, figure) == (found.word, found.figure)
+
+
+def test_a_row_stands_in_the_column_of_its_fault():
+    """A check of every trial stands apart: its trials had all kinds of faults."""
+    everywhere = lost("none", standing=True, faults=126)
+    line = questions.lines(judgement(lost("kill"), lost("power_loss", scenario="b"), everywhere))[0]
+
+    assert ["", "", "", "6/6", "", "", "6/6"] == [cell.figure for cell in line.cells]
+    assert "126/126" == line.everywhere.figure
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ((), "Whether confirmed messages are safe was not decided: no fault tried it."),
+        ((lost("kill", verdict=Verdict.INCONCLUSIVE),), "Whether confirmed messages are safe was not decided:"),
+        (
+            (lost("kill", faults=42), lost("power_loss", scenario="b", faults=20), lost("held_sync", scenario="c")),
+            "No confirmed message was lost in 42 kills, 6 trials with held syncs and 20 power losses.",
+        ),
+        (
+            (violated(anomaly="lost", fault="kill", faults=3, offended_faults=2), lost("stop")),
+            "Confirmed messages were not safe in 2 of 3 kills. Not decided: if the disk fails, if the power fails.",
+        ),
+        ((violated(anomaly="gone", fault="kill"), lost("kill")), "No confirmed message was lost in 6 kills."),
+    ],
+)
+def test_sentence(rows, said):
+    assert questions.sentence(judgement(*rows)).startswith(said)
