@@ -50,7 +50,7 @@ from conformance.run.planning import (
     wanted,
 )
 from conformance.run.record import Progress, Recording, RunWriter
-from conformance.scenario import ANSWERED, COPIED, FRAMES, MODIFIED, Scenario
+from conformance.scenario import ANSWERED, COPIED, FOR_TOPIC, FRAMES, MODIFIED, Scenario
 from conformance.scenario.script import DiskFull, FailedSync
 
 
@@ -193,6 +193,8 @@ def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
     over = selection.adapter.file.protocols[selection.protocol]
     if MODIFIED in lacking and "modified" not in over.outcomes:
         lacking[MODIFIED] = f"{selection.adapter.name} has only {', '.join(over.outcomes)} over {selection.protocol}"
+    if FOR_TOPIC in lacking and selection.protocol != "amqp":
+        lacking[FOR_TOPIC] = f"messages have no annotations over {selection.protocol}"
     if ANSWERED in lacking and vendor is None and over.ack_confirm is None:
         lacking[ANSWERED] = f"the adapter of {selection.adapter.name} has no ack_confirm over {selection.protocol}"
     if COPIED in lacking and not over.copied:

@@ -32,7 +32,7 @@ from conformance.adapters.launch.plan import BrokerSetup, BrokerSource
 from conformance.claims import STORED, Value
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
-from conformance.scenario import ANSWERED, COPIES, CREATED, FRAMES, FRESH, MODIFIED, SEVERAL, UNDECLARED
+from conformance.scenario import ANSWERED, COPIES, CREATED, FOR_TOPIC, FRAMES, FRESH, MODIFIED, SEVERAL, UNDECLARED
 from conformance.scenario.reading import LAUNCHER_NEEDS
 
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([.-][A-Za-z0-9.]+)?")
@@ -130,7 +130,15 @@ class FileAdapter:
     def lacks(self, need: str) -> str:
         if self.place.rules is not None:
             return external.why_not(self.place.rules, need)
-        if need in (*LAUNCHER_NEEDS, ANSWERED, FRAMES, MODIFIED, SEVERAL, UNDECLARED):  # three depend on the protocol
+        if need in (
+            *LAUNCHER_NEEDS,
+            ANSWERED,
+            FOR_TOPIC,
+            FRAMES,
+            MODIFIED,
+            SEVERAL,
+            UNDECLARED,
+        ):  # four depend on the protocol
             return ""
         if need == CREATED:
             made = self.file.external is not None and self.file.external.creates_queues

@@ -68,6 +68,9 @@ FRESH = "a queue that is declared while the broker runs"
 LIVES = {"undeclared": UNDECLARED, "created": CREATED, "fresh": FRESH}
 """By option of a scenario's queue, the need of a queue that is not there when the broker starts."""
 
+FOR_TOPIC = "messages that say what they are for"
+"""The need, over AMQP, of a publisher whose messages are annotated as for a topic."""
+
 MODIFIED = "the outcome modified"
 """The need, over AMQP, of a consumer that gives a delivery back as failed or undeliverable."""
 
@@ -90,7 +93,7 @@ SPREADS = "sends of one session to several queues"
 ENDS_ONE = "the end of one of several receivers"
 FORWARDS = "sends in the transaction of a consumer"
 TURNED_AWAY = "the end of a link or connection as a refusal"
-REFUSING = {"full_queue_policy", "max_message_bytes"}
+REFUSING = {"creates_addresses", "full_queue_policy", "max_message_bytes"}
 """Settings of a scenario that may make a broker refuse sends."""
 
 CALLS = (RAW, REFUSES, HOLDS, PEEKS, TURNED_AWAY, RESENDS, FORWARDS, SPREADS, ENDS_ONE)
@@ -245,6 +248,7 @@ class Scenario:
         modifies = any(isinstance(s, Consume) and {"failed", "undeliverable"} & {*s.refuse} for s in self._clients)
         answered = any(waits_for_answered_ack(getattr(step.until, "at", None)) for step in self._clients)
         more = {"settings of any name": offers, FRAMES: reads, MODIFIED: modifies, ANSWERED: answered}
+        more[FOR_TOPIC] = any(isinstance(step, Publish) and step.for_topic for step in self._clients)
         more[SEVERAL] = most_queues(self.steps) > 1
         queues = (LIVES.get(name, f"a queue with {name}") for name, _ in self.queue)
         others = (need for need in more if more[need])

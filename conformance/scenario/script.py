@@ -346,7 +346,8 @@ class Publish(_Step, frozen=True):
     new messages it sends those transactions again, with the same duplicate ids, that the publishers since the last
     such step had asked to commit last. `hurries`: the request to commit follows the sends at once, and their answers
     are read with its own. `queues`: the sends go in turn to that many queues; the first is that of the other steps.
-    `correlates`: over AMQP each message has a correlation-id, of the four types that it can have in turn.
+    `correlates`: over AMQP each message has a correlation-id, of the four types that it can have in turn. `for_topic`:
+    over AMQP each message says that it is for a topic.
     Each goes to all of them in a scenario with `copies_of`.
 
     If the broker knows publish windows, the client asks it for `window` and `ack_event_mode` (`per_message`,
@@ -372,6 +373,7 @@ class Publish(_Step, frozen=True):
     hurries: bool = False
     queues: Count = 1
     correlates: bool = False
+    for_topic: bool = False
 
     @property
     def may_be_refused(self) -> bool:

@@ -20,6 +20,20 @@ class SendsToAnUndeclaredQueue:
 
 
 @scenario
+class SendsForATopicToAQueue:
+    """A publisher sends 40 persistent messages to a queue, and each of them says that it is for a topic.
+
+    If the broker's file has the setting, nothing may be made for them. The broker may give them to the queue, or refuse
+    them. What it confirms must be there.
+    """
+
+    mode = "async_ack"
+    settings = {"creates_addresses": False}
+    steps = (Publish(40, window=10, for_topic=True), *SETTLE)
+    decides = {"EXPECT-KEPT-01": KEPT}
+
+
+@scenario
 class SendsOfOversizedMessages:
     """A publisher sends messages of 1 KiB and of 300 KiB to a broker that is asked to take at most 100,000 bytes.
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cproton import pn_data_clear, pn_disposition_data
-from proton import Data, Delivery, Described, Link, Message, Terminus, symbol, ulong
+from proton import Data, Delivery, Described, Link, Message, Terminus, byte, symbol, ulong
 from typing_extensions import override
 
 from conformance import limits
@@ -22,6 +22,7 @@ from conformance.clients.session import OperationAnswer, Received, SendOutcome, 
 from conformance.clients.workers.job import Job, address, in_turn
 from conformance.errors import ClientError
 from conformance.history import OUTSIDE, Op, Phase, parse_message
+from conformance.scenario.script import Publish
 
 _OUTCOMES = {
     Delivery.ACCEPTED: (Phase.OK, None),
@@ -109,9 +110,12 @@ class AmqpSession(Session):
         self._order[message] = len(self._order)
         if transaction is not None:
             self._coordinator.enlist(delivery, transaction)
-        annotations = {symbol("x-opt-ack-immediately"): True} if immediate else None
+        step = self._job.step
+        annotations: dict[symbol, object] = {symbol("x-opt-ack-immediately"): True} if immediate else {}
+        if isinstance(step, Publish) and step.for_topic:  # as a client of the AMQP JMS Mapping says it
+            annotations[symbol("x-opt-jms-dest")] = byte(1)
         known = {name: self._job.named(message)} if (name := self._job.duplicate_id) else None
-        encoded = Message(body=body, id=message, durable=durable, annotations=annotations, properties=known)
+        encoded = Message(body=body, id=message, durable=durable, annotations=annotations or None, properties=known)
         encoded.correlation_id = self._correlation(message)
         sender.stream(encoded.encode())
         sender.advance()
