@@ -191,7 +191,10 @@ SENDS = """
 2 0 publisher 17 and consumer 1 with transactions of one name: kept 1, acked_in t1 1, committed t1 INFO by=consumer-1,
     put t1 2 publisher=17, committed t1 INFO by=publisher-17, killed consumer-1, settled
 0 0 a transaction without a request to commit is not judged: kept 1, acked_in t1 1, killed consumer-1, settled
-
+# Sent in a transaction before the kill and delivered after it: the commit of the other is not the one of its send.
+1 0 sent in one transaction, and acknowledged in another after a restart: kept 1, acked_in t1 1, forwarded t1 p9:1,
+    committed t1 by=consumer-1, killed consumer-1, handed p9:1 epoch=2, ack_sent p9:1 tx=t2,
+    committed t2 by=consumer-1, settled
 [sent_again_not_once]
 2 0 sent again after a commit that was not stored: put t1 1 2, committed t1 INFO, killed, again t1 1 2,
     committed t1 by=publisher-2, settled 1 2
@@ -250,6 +253,8 @@ SENDS = """
 1 1 rolled back twice, and gone after the second: kept 1, acked_in t1 1, rolled_back t1 by=consumer-1, acked_in t2 1,
     rolled_back t2 by=consumer-1, settled
 0 0 a rollback without an answer decides nothing: kept 1, acked_in t1 1, rolled_back t1 INFO by=consumer-1, settled
+0 0 sent in one transaction, and taken in another: put t1 1, committed t1, acked_in t2 1, committed t2 by=consumer-1,
+    settled
 
 [rollback_refused]
 2 1 a rollback that was refused: put t1 1, rolled_back t1, put t2 2, rolled_back t2 FAIL

@@ -187,10 +187,11 @@ TRANSACTIONS = (
         "transaction_torn",
         """A part of a transaction has no effect after a restart, and another part has, or its commit was answered.
 
-        A message that was sent has to be there. One that was acknowledged must not come again.
+        A message that was sent has to be there. One that was acknowledged must not come again. One that was sent in a
+        transaction and acknowledged in another does not apply.
         """,
-        applies="(in_transaction OR ack_txn IS NOT NULL) AND durable AND NOT refused AND commit_asked_at IS NOT NULL"
-        " AND settled",
+        applies="(in_transaction OR ack_txn IS NOT NULL) AND NOT of_two_transactions AND durable AND NOT refused"
+        " AND commit_asked_at IS NOT NULL AND settled",
         offends="undone AND (txn_applied OR committed_at IS NOT NULL)",
         words="operations of transactions are undone, and others of the same transaction are not",
     ),
@@ -222,7 +223,7 @@ TRANSACTIONS = (
     Anomaly(
         "undischarged_gone",
         "A message that was acknowledged in a transaction without a commit or rollback did not come again.",
-        applies="ack_txn IS NOT NULL AND NOT discharged AND durable AND settled",
+        applies="ack_txn IS NOT NULL AND NOT of_two_transactions AND NOT discharged AND durable AND settled",
         offends="received_last_at <= ack_sent_at",
         words="messages acknowledged in an undischarged transaction are gone",
     ),
@@ -230,9 +231,10 @@ TRANSACTIONS = (
         "transacted_acknowledgement",
         """A message came again after its acknowledgement was committed, or did not after it was rolled back.
 
-        The first counts in the same run of the broker; the second only if no later transaction acknowledged it.
+        The first counts in the same run of the broker; the second only if no later transaction acknowledged it. A
+        message that was sent in a transaction too does not apply.
         """,
-        applies="ack_txn IS NOT NULL AND durable AND settled"
+        applies="ack_txn IS NOT NULL AND NOT of_two_transactions AND durable AND settled"
         " AND (committed_at IS NOT NULL OR (rolled_back_at IS NOT NULL AND commit_asked_at IS NULL))",
         offends="coalesce(commit_epoch = first_epoch AND early_received_at > committed_at, false)"
         " OR (commit_asked_at IS NULL AND received_last_at <= rolled_back_at)",

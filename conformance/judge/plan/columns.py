@@ -304,6 +304,8 @@ _HANDED_IN_ORDER = "OVER (PARTITION BY scenario, trial, owner ORDER BY handed_at
 _UNTIL_THEN = f"{_HANDED_IN_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
 # What a transaction asked of a message has no effect after a restart.
 _UNDONE = "CASE WHEN ack_txn IS NULL THEN received = 0 ELSE coalesce(last_epoch > commit_asked_epoch, false) END"
+# Sent in one transaction and acknowledged in another: its columns do not say which of them was committed.
+_OF_TWO = "(send_txn IS NOT NULL AND ack_txn IS NOT NULL)"
 _DONE_AT = "coalesce(confirmed_at, committed_at)"
 _COMMITTED = "(attempted AND send_txn IS NOT NULL AND committed_at IS NOT NULL AND NOT refused)"
 _CONFIRMED = "(accepted AND NOT refused AND send_txn IS NULL)"
@@ -324,7 +326,7 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     "silent_mask": f"bit_or(row_silent) {_IN_TRIAL}",
     "stuck_at": f"min(row_stuck_at) {_IN_TRIAL}",
     "starved_at": f"min(row_starved_at) {_IN_TRIAL}",
-    "txn_applied": f"coalesce(max(NOT ({_UNDONE}))"
+    "txn_applied": f"coalesce(max(NOT {_OF_TWO} AND NOT ({_UNDONE}))"
     " OVER (PARTITION BY scenario, trial, commit_owner, coalesce(ack_txn, send_txn)), false)",
     "last_confirmed": "max(CASE WHEN accepted THEN n END) OVER (PARTITION BY scenario, trial, producer)",
     "last_confirmed_at": "max(confirmed_at) OVER (PARTITION BY scenario, trial, producer)",
@@ -381,6 +383,7 @@ DERIVED: Mapping[str, str] = {
     "in_transaction": "attempted AND send_txn IS NOT NULL",
     "committed": _COMMITTED,
     "age_ns": "confirm_fault_at - confirmed_at",
+    "of_two_transactions": _OF_TWO,
     "undone": _UNDONE,
     "discharged": "commit_asked_at IS NOT NULL OR rollback_asked_at IS NOT NULL",
     # A provisional answer that was read after the connection ended names no transaction; its send does.
