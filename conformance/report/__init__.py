@@ -2,7 +2,10 @@
 
 `model`         the report as data (`report.json`), its headline, and what limits its answers
 `expectations`  what a user expected: known failures, a baseline, claims that must be tried
+`questions`     the six questions of the first screen, by failure model
+`pictures`      the time line of a message as a picture
 `html`          one self-contained page, readable offline and without scripts
+`site`          a static site over many runs
 `text`          the summary on a terminal or in a pipe
 """
 

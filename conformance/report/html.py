@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import functools
 import hashlib
 import json
 import re
@@ -90,7 +91,7 @@ def page(
     expected: Expectations | None = None,
 ) -> str:
     return (
-        _environment()
+        environment()
         .get_template("report.html.j2")
         .render(
             report=model.report(judgement, catalogue, expected),
@@ -242,7 +243,9 @@ def _tone(judgement: Judgement, catalogue: Catalogue) -> Verdict:
     return rows[0].verdict if rows and most and not model.failed_unpromised(judgement) else Verdict.NOT_TRIED
 
 
-def _environment() -> jinja2.Environment:
+@functools.cache
+def environment() -> jinja2.Environment:
+    """Return the templates with their filters: every text is escaped, also what a browser or terminal would obey."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(paths.reports()),
         autoescape=True,

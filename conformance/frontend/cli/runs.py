@@ -150,6 +150,22 @@ def judge_command(folder: pathlib.Path, **values: Any) -> int:
     return write_report(campaign.judge_folder(folder), folder, expected)
 
 
+@cli.command("report")
+@click.argument("folders", type=FILE, nargs=-1, required=True)
+@click.option("--out", type=FILE, required=True, metavar="FOLDER", help="Where the site is written; made if missing.")
+def report_command(folders: tuple[pathlib.Path, ...], out: pathlib.Path) -> int:
+    """Write a static site over earlier runs: brokers side by side, and the page, data and badge of each.
+
+    \b
+    conformance report runs --out site
+    conformance report runs/2026-11-21T10-00-00-artemis runs/2026-11-22T09-00-00-rabbitmq --out site
+    """
+    from conformance.report import site
+
+    say(f"open {site.write(folders, out)}, or publish the folder {out}")
+    return 0
+
+
 @cli.command("replay")
 @click.argument("run", type=FILE)
 @click.option("--scenario", required=True, metavar="NAME", help="The scenario, as the report names it.")

@@ -1,0 +1,109 @@
+"""A static site over many runs: an index with brokers side by side, and the page, data and badge of each run.
+
+The address of a run is `ADAPTER/VERSION/PROTOCOL/`, or `.../PROTOCOL-CLIENT/` through a vendor's client: it stays when
+the run is repeated. Of several runs with one address the last is shown.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import shutil
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from conformance.errors import UsageError
+from conformance.judge.rows import Judgement, Verdict
+from conformance.report import html, model, phrases, questions
+from conformance.report.questions import Cell
+
+_COLOURS = {Verdict.HOLDS: "#0f6b3a", Verdict.VIOLATED: "#a11212", Verdict.HARNESS_ERROR: "#5b2a8c"}
+_OTHER_COLOUR = "#7a4d00"
+
+
+@dataclasses.dataclass(frozen=True)
+class RunView:
+    """One run of the site: its folder, address, report, six answers, and one word a claim."""
+
+    folder: pathlib.Path
+    address: str
+    report: model.Report
+    answers: tuple[Cell, ...]
+    words: dict[str, Verdict]
+
+    @property
+    def name(self) -> str:
+        """`Apache Artemis 2.56.0`."""
+        return f"{self.report.run.title or self.report.run.adapter} {self.report.run.version}"
+
+    @property
+    def over(self) -> str:
+        """`amqp`, or `jms through qpid-jms`."""
+        run = self.report.run
+        return f"{run.protocol} through {run.client}" if run.vendor else run.protocol
+
+    @property
+    def worst(self) -> Verdict:
+        return min(self.words.values(), key=list(phrases.MEANINGS).index, default=Verdict.NOT_TRIED)
+
+    @property
+    def badge(self) -> str:
+        """`41 hold, 0 violated`."""
+        summary = self.report.summary
+        return f"{summary.holds} hold, {summary.violated} violated"
+
+
+def write(folders: Sequence[pathlib.Path], out: pathlib.Path) -> pathlib.Path:
+    """Write the site of all runs in or below these folders into `out`, and return its index.
+
+    Raises `UsageError` if there is no report, or one that cannot be read.
+    """
+    found = [path for folder in folders for path in _reports(folder)]
+    if not found:
+        raise UsageError(
+            f"no report.json in {', '.join(map(str, folders))}: name the folders of runs, or of their parent"
+        )
+    runs = {run.address: run for run in sorted(map(_read, found), key=lambda run: run.report.run.started)}
+    shown = [runs[address] for address in sorted(runs)]
+    for run in shown:
+        _write_run(run, out / run.address)
+    claims = {row.claim: row for run in shown for row in run.report.verdicts if row.verdict not in phrases.UNTRIED}
+    page = html.environment().get_template("site.html.j2")
+    text = page.render(runs=shown, asked=list(questions.QUESTIONS), claims=[claims[name] for name in sorted(claims)])
+    index = out / "index.html"
+    index.write_bytes(text.encode("utf-8", "replace"))
+    return index
+
+
+def _reports(folder: pathlib.Path) -> Iterable[pathlib.Path]:
+    own = folder / "report.json"
+    return [own] if own.is_file() else sorted(folder.glob("*/report.json"))
+
+
+def _read(path: pathlib.Path) -> RunView:
+    try:
+        report = model.read_json(path)
+    except (msgspec.DecodeError, OSError) as error:
+        raise UsageError(f"{path}: {error}; `conformance judge {path.parent}` writes it again") from error
+    found = Judgement(run=report.run, rows=report.verdicts, self_checks=report.self_checks, trials=report.trials)
+    answers = tuple(questions.cell(line.rows) for line in questions.lines(found))
+    run = report.run
+    parts = (run.adapter, run.version, f"{run.protocol}-{run.vendor}" if run.vendor else run.protocol)
+    address = "/".join(html.anchor(part) for part in parts)
+    return RunView(path.parent, address, report, answers, model.answers(found))
+
+
+def _write_run(run: RunView, folder: pathlib.Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in ("report.html", "report.json"):
+        if (run.folder / name).is_file():
+            shutil.copyfile(run.folder / name, folder / name)
+    colour = _COLOURS.get(run.worst, _OTHER_COLOUR)
+    endpoint = {"schemaVersion": 1, "label": "acknowledgements", "message": run.badge, "color": colour}
+    (folder / "badge.json").write_text(json.dumps(endpoint) + "\n", encoding="utf-8")
+    picture = html.environment().get_template("badge.svg.j2")
+    (folder / "badge.svg").write_text(
+        picture.render(label="acknowledgements", message=run.badge, colour=colour), "utf-8"
+    )

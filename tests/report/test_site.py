@@ -1,0 +1,75 @@
+"""The site over many runs: stable addresses, brokers side by side, badges, and what cannot be read."""
+
+import json
+import xml.etree.ElementTree as ET
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+from report_rows import full, judgement, row, violated
+
+from conformance.errors import UsageError
+from conformance.frontend.cli import cli
+from conformance.judge.rows import Verdict
+from conformance.report import site, write_all
+
+
+@pytest.fixture
+def run_of(catalogue, scenarios, tmp_path):
+    """Write the report of a run; return its folder."""
+
+    def write(name, *rows, **changes):
+        write_all(judgement(*rows, **changes), catalogue, scenarios, tmp_path / "runs" / name)
+        return tmp_path / "runs" / name
+
+    return write
+
+
+def test_runs_side_by_side(run_of, tmp_path):
+    """A run has a page, data and badges at its address; the index has its answers, and links to each claim."""
+    run_of("a", row(anomaly="lost", fault="kill", faults=3), adapter="artemis", version="2.56.0")
+    bad = violated(anomaly="lost", fault="kill", faults=3, offended_faults=2)
+    run_of("b", bad, adapter="rabbitmq", version="4.3.6", title="<b>RabbitMQ")
+    index = site.write([tmp_path / "runs"], tmp_path / "site").read_text()
+
+    for address, claims in (("artemis/2.56.0/amqp", "1 hold, 0"), ("rabbitmq/4.3.6/amqp", "0 hold, 1")):
+        folder = tmp_path / "site" / address
+        assert {"report.html", "report.json", "badge.json", "badge.svg"} == {path.name for path in folder.iterdir()}
+        assert f"{claims} violated" == json.loads((folder / "badge.json").read_text())["message"]
+        assert f"{claims} violated" in ET.parse(folder / "badge.svg").getroot().get("aria-label")
+        assert f'<a href="{address}/report.html#claim-SOLCD-ACK-01" class="v t-' in index
+    assert "holds</span><small>3/3" in index
+    assert "fails</span><small>2/3" in index
+    assert "&lt;b&gt;RabbitMQ 4.3.6" in index
+
+
+def test_the_last_run_of_an_address_is_shown(run_of, tmp_path):
+    """A vendor's client has an address of its own."""
+    run_of("new", row(), started="2026-11-25T10:00:00+00:00")
+    run_of("old", row(verdict=Verdict.INCONCLUSIVE), started="2026-11-24T10:00:00+00:00")
+    run_of("jms", row(), vendor="qpid-jms", protocol="jms", client="Apache Qpid JMS 2.10.0")
+    index = site.write([tmp_path / "runs"], tmp_path / "site").read_text()
+
+    assert "INCONCLUSIVE</a>" not in index
+    assert (tmp_path / "site/artemis/2.56.0/jms-qpid-jms/report.html").is_file()
+    assert "jms through Apache Qpid JMS 2.10.0" in index
+
+
+def test_what_cannot_be_read_is_named(tmp_path, run_of):
+    with pytest.raises(UsageError, match=r"no report\.json in .*: name the folders of runs"):
+        site.write([tmp_path], tmp_path / "site")
+    (run_of("a", row()) / "report.json").write_text('{"schema": 1}')
+    with pytest.raises(UsageError, match=r"report\.json: .*generator.*conformance judge .* writes it again"):
+        site.write([tmp_path / "runs"], tmp_path / "site")
+
+
+def test_the_command(catalogue, scenarios, tmp_path):
+    """With one folder of a run, or their parent."""
+    run = msgspec.structs.replace(full(catalogue, scenarios), rows=(row(),))
+    write_all(run, catalogue, scenarios, tmp_path / "run")
+    ended = CliRunner().invoke(cli, ["report", str(tmp_path / "run"), "--out", str(tmp_path / "site")])
+
+    assert (0, f"open {tmp_path / 'site/index.html'}, or publish the folder {tmp_path / 'site'}\n") == (
+        ended.exit_code,
+        ended.output,
+    )
