@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 
 import click
@@ -11,13 +10,11 @@ import yaml
 
 from conformance import claims, paths
 from conformance.frontend.cli import cli
-from conformance.frontend.options import PYTEST, options_of
 from conformance.report import expectations
 
 FOLDER = paths.root() / "examples" / "ci"
 GITHUB = yaml.safe_load((FOLDER / "github-actions.yml").read_text())
 GITLAB = yaml.safe_load((FOLDER / "gitlab-ci.yml").read_text())
-_PYTEST = {"--junit-xml", *(option.flag for option in options_of(PYTEST))}
 
 
 def lines():
@@ -27,19 +24,16 @@ def lines():
             for line in step.get("run", "").splitlines():
                 yield "github", line
     for job in GITLAB.values():
-        for part in ("before_script", "script", "after_script"):
+        for part in ("before_script", "script"):
             for line in job.get(part, []):
                 yield "gitlab", line
 
 
-def commands(program):
-    """The words of each command of this program, also of one within another."""
+def commands():
+    """The words of each command of the suite."""
     for where, line in lines():
-        for inner in re.findall(r"\$\((.*?)\)", line):
-            if inner.split()[0] == program:
-                yield where, shlex.split(inner)
-        words = shlex.split(re.sub(r"\$\(.*?\)", "inner", line))
-        if words[:1] == [program]:
+        words = shlex.split(line)
+        if words[:1] == ["conformance"]:
             yield where, words
 
 
@@ -57,9 +51,7 @@ def understood(words):
     return values
 
 
-@pytest.mark.parametrize(
-    ("where", "words"), list(commands("conformance")), ids=lambda one: one if isinstance(one, str) else one[1]
-)
+@pytest.mark.parametrize(("where", "words"), list(commands()), ids=lambda one: one if isinstance(one, str) else one[1])
 def test_the_command_line_takes_it(where, words):
     assert isinstance(understood(words[1:]), dict)
 
@@ -72,23 +64,10 @@ def test_a_word_that_it_does_not_know(words):
     assert isinstance(caught.value, click.UsageError) or "unknown" in str(caught.value)
 
 
-@pytest.mark.parametrize(("where", "words"), list(commands("pytest")), ids=["github", "gitlab"])
-def test_the_plugin_takes_it(where, words):
-    named = {word.partition("=")[0] for word in words[1:] if word.startswith("--")}
-
-    assert "inner" == words[1]
-    assert named <= _PYTEST
-    assert {"--adapter", "--junit-xml"} <= named
-
-
 def test_each_has_what_it_is_for():
     """Both run, with known failures, a report that is kept after every exit code, JUnit, and a cache of downloads."""
-    (run,) = [
-        understood(words[1:]) for where, words in commands("conformance") if where == "github" and words[1] == "run"
-    ]
-    (other,) = [
-        understood(words[1:]) for where, words in commands("conformance") if where == "gitlab" and words[1] == "run"
-    ]
+    (run,) = [understood(words[1:]) for where, words in commands() if where == "github" and words[1] == "run"]
+    (other,) = [understood(words[1:]) for where, words in commands() if where == "gitlab" and words[1] == "run"]
     steps = GITHUB["jobs"]["conformance"]["steps"]
     kept = next(step for step in steps if "upload-artifact" in step.get("uses", ""))
     cached = next(step for step in steps if "actions/cache" in step.get("uses", ""))
@@ -97,9 +76,10 @@ def test_each_has_what_it_is_for():
     assert run["known_failures"]
     assert other["known_failures"]
     assert "${{ !cancelled() }}" == kept["if"]
-    assert ["report/report.html", "report/report.json", "junit.xml"] == kept["with"]["path"].split()
+    files = ["report.html", "report.json", "junit.xml", "ctrf.json"]
+    assert [f"report/{name}" for name in files] == kept["with"]["path"].split()
     assert ".cache/ack-conformance/dist" == cached["with"]["path"]
-    assert ("always", "junit.xml") == (job["artifacts"]["when"], job["artifacts"]["reports"]["junit"])
+    assert ("always", "report/junit.xml") == (job["artifacts"]["when"], job["artifacts"]["reports"]["junit"])
     assert "report/report.html" in job["artifacts"]["paths"]
     assert ".cache/ack-conformance/dist" in job["cache"]["paths"]
     assert [2] == job["allow_failure"]["exit_codes"]

@@ -5,6 +5,7 @@
 `questions`     the six questions of the first screen, by failure model
 `pictures`      the time line of a message as a picture
 `html`          one self-contained page, readable offline and without scripts
+`ci`            JUnit, CTRF, and a summary in Markdown with annotations
 `site`          a static site over many runs
 `text`          the summary on a terminal or in a pipe
 """
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from conformance.claims import Catalogue
 from conformance.judge.rows import Judgement
+from conformance.report import ci
 from conformance.report.html import write_html
 from conformance.report.model import Expectations, write_json
 from conformance.report.text import plain, summary
@@ -31,9 +33,9 @@ def write_all(
     out_dir: Path,
     expected: Expectations | None = None,
 ) -> dict[str, Path]:
-    """Write `report.json` and `report.html` into `out_dir`, which is created if needed; return their paths by kind."""
+    """Write the report into `out_dir`, which is created if needed; return the paths of its files by kind."""
     out_dir.mkdir(parents=True, exist_ok=True)
     paths = {"html": out_dir / "report.html", "json": out_dir / "report.json"}
     write_json(judgement, paths["json"], catalogue, expected)
     write_html(judgement, catalogue, scenarios, paths["html"], expected)
-    return paths
+    return paths | ci.write(judgement, out_dir, catalogue, expected)

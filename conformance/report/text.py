@@ -62,7 +62,7 @@ def summary(
     parts += [_whole(questions.sentence(judgement))] if answers else []
     parts += [_whole(model.headline(judgement, catalogue, expected), f"bold {tone}".strip())]
     parts += [_whole(ending)]
-    parts += [_whole(f"{kind}: {path}") for kind, path in (written or {}).items()]
+    parts += [_whole(f"{kind}: {path}") for kind, path in (written or {}).items() if kind in ("html", "json")]
     return Group(*parts)
 
 

@@ -1,0 +1,188 @@
+"""The report for continuous integration: JUnit, CTRF, and a summary in Markdown with annotations.
+
+A row of a claim and a scenario is a test. A violation that the user did not expect has failed, an error of the suite is
+an error, and what was not decided or not tried is skipped with its reason: only what holds or was observed has passed.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from conformance import __version__
+from conformance.claims import Catalogue
+from conformance.judge.rows import HERE, Judgement, Verdict, VerdictRow, replay_in
+from conformance.quoting import visible
+from conformance.report import model, questions
+from conformance.report.model import Expectations
+from conformance.report.phrases import MEANINGS
+
+SUMMARY_BYTES = 1 << 20
+"""GitHub shows no larger summary of a step."""
+_ANNOTATIONS = 10
+"""GitHub shows so many errors of a step."""
+_NO_ANSWER = (Verdict.INCONCLUSIVE, Verdict.NOT_TRIED, Verdict.NOT_APPLICABLE)
+_XML_FORBIDS = re.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]")
+
+
+def write(
+    judgement: Judgement, folder: Path, catalogue: Catalogue, expected: Expectations | None = None
+) -> dict[str, Path]:
+    """Write `junit.xml`, `ctrf.json` and `summary.md` into the folder; return their paths by kind."""
+    texts = {
+        "junit": ("junit.xml", _junit(judgement, expected)),
+        "ctrf": ("ctrf.json", json.dumps(_ctrf(judgement, expected), ensure_ascii=False, indent=1) + "\n"),
+        "summary": ("summary.md", markdown(judgement, catalogue, expected)),
+    }
+    for name, text in texts.values():
+        (folder / name).write_bytes(text.encode("utf-8", "replace"))
+    return {kind: folder / name for kind, (name, _) in texts.items()}
+
+
+def announce(judgement: Judgement, summary: Path, environment: Mapping[str, str] = os.environ) -> list[str]:
+    """Add the summary to that of the step, where there is one; return the annotations that a step prints."""
+    if place := environment.get("GITHUB_STEP_SUMMARY"):
+        with Path(place).open("ab") as stream:
+            stream.write(summary.read_bytes())
+    if environment.get("GITHUB_ACTIONS") != "true":
+        return []
+    violated = [row for row in judgement.rows if row.verdict is Verdict.VIOLATED and not row.required]
+    return [f"::error title={_data(row.claim)} violated::{_data(row.says)} {_data(row.reason)}" for row in violated][
+        :_ANNOTATIONS
+    ]
+
+
+def _data(text: str) -> str:
+    """Encode text of a workflow command: a line of it must not be another command."""
+    return visible(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A").replace(":", "%3A")
+
+
+def _status(row: VerdictRow, expected: Expectations | None) -> str:
+    if row.verdict is Verdict.VIOLATED:
+        return "skipped" if expected and expected.excuses(row) else "failed"
+    if row.verdict is Verdict.HARNESS_ERROR:
+        return "error"
+    return "skipped" if row.verdict in _NO_ANSWER else "passed"
+
+
+def _rows(judgement: Judgement) -> Iterator[VerdictRow]:
+    """Rows of the broker, the worst first; those without a trial last."""
+    order = list(MEANINGS)
+    yield from sorted(judgement.rows, key=lambda row: order.index(row.verdict))
+
+
+def _properties(row: VerdictRow, judgement: Judgement) -> dict[str, str]:
+    run = judgement.run
+    again = replay_in(row.replay, HERE)
+    found = {
+        "claim": row.claim,
+        "document": row.document,
+        "section": row.section,
+        "adapter": f"{run.adapter}@{run.version}",
+        "protocol": row.protocol,
+        "client": row.client,
+        "fault": row.fault,
+        "seed": str(run.seed),
+        "verdict": row.graded,
+        "replay": again,
+    }
+    return {name: text for name, text in found.items() if text}
+
+
+def _junit(judgement: Judgement, expected: Expectations | None) -> str:
+    run, rows = judgement.run, list(_rows(judgement))
+    statuses = [_status(row, expected) for row in rows]
+    suite = ET.Element(
+        "testsuite",
+        name=_xml(f"{run.adapter}@{run.version} {run.protocol}"),
+        tests=str(len(rows)),
+        failures=str(statuses.count("failed")),
+        errors=str(statuses.count("error")),
+        skipped=str(statuses.count("skipped")),
+        time=f"{run.seconds:.3f}",
+        timestamp=run.started,
+    )
+    tags = {"failed": "failure", "error": "error", "skipped": "skipped"}
+    for row, status in zip(rows, statuses, strict=True):
+        about = {"classname": row.scenario or "not tried", "name": row.claim, "file": "report.html", "time": "0"}
+        case = ET.SubElement(suite, "testcase", {name: _xml(text) for name, text in about.items()})
+        properties = ET.SubElement(case, "properties")
+        for name, text in _properties(row, judgement).items():
+            ET.SubElement(properties, "property", name=name, value=_xml(text))
+        if status in tags:
+            found = ET.SubElement(case, tags[status], message=_xml(f"{row.verdict}: {row.reason}"))
+            if status == "failed":
+                found.text = _xml(f"{row.says}\n{row.reason}\nagain: {row.replay}")
+    suites = ET.Element("testsuites")
+    suites.append(suite)
+    ET.indent(suites)
+    return ET.tostring(suites, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _xml(text: str) -> str:
+    """Replace what XML cannot hold."""
+    return _XML_FORBIDS.sub("?", visible(text))
+
+
+def _ctrf(judgement: Judgement, expected: Expectations | None) -> dict[str, object]:
+    """Return the report in the Common Test Report Format, version 0.0.0 of its schema; times in milliseconds."""
+    run, rows = judgement.run, list(_rows(judgement))
+    words = {"failed": "failed", "error": "other", "skipped": "skipped", "passed": "passed"}
+    tests = [
+        {
+            "name": f"{row.claim} {row.scenario}".strip(),
+            "status": words[_status(row, expected)],
+            "duration": 0,
+            "suite": [row.document, row.section],
+            "message": f"{row.verdict}: {row.reason}",
+            "rawStatus": str(row.verdict),
+            "extra": _properties(row, judgement),
+        }
+        for row in rows
+    ]
+    start = int(datetime.datetime.fromisoformat(run.started).timestamp() * 1_000) if run.started else 0
+    counts = {word: sum(test["status"] == word for test in tests) for word in ("passed", "failed", "skipped", "other")}
+    summary = {"tests": len(tests), **counts, "pending": 0, "start": start, "stop": start + int(run.seconds * 1_000)}
+    return {
+        "reportFormat": "CTRF",
+        "specVersion": "0.0.0",
+        "generatedBy": f"ack-conformance {__version__}",
+        "results": {"tool": {"name": "ack-conformance", "version": __version__}, "summary": summary, "tests": tests},
+    }
+
+
+def markdown(judgement: Judgement, catalogue: Catalogue, expected: Expectations | None = None) -> str:
+    """Return the summary of a step: headline, six questions, then the rows, the worst first, within 1 MiB."""
+    run = judgement.run
+    head = [
+        f"## {_md(run.title or run.adapter)} {_md(run.version)} over {_md(run.protocol)}",
+        f"**{_md(model.headline(judgement, catalogue, expected))}**",
+        _md(questions.sentence(judgement)),
+        f"| | {' | '.join(questions.MODELS)} |\n{'|---' * (1 + len(questions.MODELS))}|",
+    ]
+    lines = ["\n\n".join(head)]
+    for line in questions.lines(judgement):
+        cells = (
+            f"{MEANINGS[cell.verdict].sign} {cell.word} {cell.figure}" if cell.shown else "" for cell in line.cells
+        )
+        lines.append(f"| {line.name} | " + " | ".join(cells) + " |")
+    lines += ["", "| claim | verdict | scenario | reason |", "|---|---|---|---|"]
+    left = SUMMARY_BYTES - len("\n".join(lines).encode()) - 200
+    for row in model.tried(judgement.rows):
+        text = f"| {_md(row.claim)} | {_md(row.graded)} | {_md(row.scenario)} | {_md(row.reason)} |"
+        left -= len(text.encode("utf-8", "replace")) + 1
+        if left < 0:
+            lines.append("| ... | | | The others are in `report.html`. |")
+            break
+        lines.append(text)
+    return "\n".join(lines) + "\n"
+
+
+def _md(text: str) -> str:
+    """Escape what Markdown, or the HTML in it, would obey."""
+    return re.sub(r"([\\`*_{}\[\]<>#|])", r"\\\1", visible(text).replace("\n", " "))
