@@ -1,4 +1,4 @@
-"""What a run shows while it lasts: a line a broker on a terminal of any width, plain lines in a pipe."""
+"""What a run shows while it lasts: a bar and a line a trial on a terminal of any width, a line a scenario in a pipe."""
 
 import concurrent.futures
 import dataclasses
@@ -73,7 +73,8 @@ def test_the_end_follows_the_pace(course, clock, seconds, running, left):
     course.feed(began(MAIN[len(seconds)], len(seconds), 7))
     clock.now += running
 
-    assert (left, bool(left)) == (course.left(), bool(course.lines()[0][-1]))
+    assert left == course.left()
+    assert course.counts() == ", ".join(filter(None, (f"{len(seconds)} of 7 trials", left)))
 
 
 def test_a_patient_trial_of_unknown_length(course, clock):
@@ -85,8 +86,8 @@ def test_a_patient_trial_of_unknown_length(course, clock):
     assert "at least 10 s left" == course.left()
 
 
-def test_a_line_for_each_broker_at_work(course, clock):
-    """Broker, scenario, counts, seconds of this trial; the patient one goes when it has ended."""
+def test_a_line_for_each_trial_that_runs(course, clock):
+    """Scenario, broker, seconds since it began; the patient one goes when it has ended."""
     course.feed(began(PATIENT, 0, 7))
     play(course, clock, MAIN[0], 10, 0)
     course.feed(began(MAIN[1], 1, 7))
@@ -94,8 +95,8 @@ def test_a_line_for_each_broker_at_work(course, clock):
     name = f"reference {PATIENT.adapter.version}"
     main, beside = course.lines()
 
-    assert (name, f"{MAIN[1].script.id} #{MAIN[1].index}", "1 of 6 recorded", "4 s", "") == main
-    assert ("0 of 1 recorded", "14 s") == beside[2:4]
+    assert (f"{MAIN[1].script.id} #{MAIN[1].index}", name, "4 s") == main
+    assert "14 s" == beside[2]
     course.feed(ended(PATIENT, 2, 7))
     assert 1 == len(course.lines())
 
@@ -105,13 +106,13 @@ def test_void_trials_and_verdicts_are_counted(course):
     weak = next(trial for trial in PLAN if trial.arm_label == "weakened")
     course.verdicts = {"HOLDS": 3, "VIOLATED": 1}
     course.feed(began(MAIN[0], 0, 7))
-    before = course.lines()[0][2]
+    before = course.counts()
     course.feed(ended(MAIN[0], 1, 7, void="the kill missed"))
     course.feed(began(weak, 1, 7))
 
-    assert "0 of 6 recorded, 1 VIOLATED, 3 HOLDS" == before
-    assert "1 of 6 recorded, 1 void, 1 VIOLATED, 3 HOLDS" == course.lines()[0][2]
-    assert course.lines()[0][0].endswith(" weakened")
+    assert "0 of 7 trials, 1 VIOLATED, 3 HOLDS" == before
+    assert "1 of 7 trials, 1 void, 1 VIOLATED, 3 HOLDS" == course.counts()
+    assert course.lines()[0][1].endswith(" weakened")
 
 
 def test_two_jobs_are_two_lines(clock):
@@ -127,7 +128,7 @@ def test_two_jobs_are_two_lines(clock):
     clock.now += 4
     course.feed(began(MAIN[5], 4, 6))
 
-    assert [("4 of 6 recorded", "4 s"), ("4 of 6 recorded", "0 s")] == [line[2:4] for line in course.lines()]
+    assert ["4 s", "0 s"] == [line[2] for line in course.lines()]
     assert "about 10 s left" == course.left()
 
 
@@ -144,7 +145,7 @@ def test_what_runs_alone_is_added(clock):
     course.feed(began(timed[2], 5, 6))
 
     assert ("about 40 s left", "about 20 s left") == (before, course.left())
-    assert "2 of 3 recorded" == course.lines()[0][2]
+    assert "5 of 6 trials, about 20 s left" == course.counts()
 
 
 def test_repeats_are_a_recording_of_their_own(course, clock):
@@ -153,7 +154,7 @@ def test_repeats_are_a_recording_of_their_own(course, clock):
         play(course, clock, trial, 10, done)
     course.feed(began(MAIN[0], 0, 2))
 
-    assert "0 of 2 recorded" == course.lines()[0][2]
+    assert "0 of 2 trials" == course.counts()
 
 
 def shown(events, *, terminal, width=100, **how):
@@ -168,15 +169,19 @@ def shown(events, *, terminal, width=100, **how):
 
 
 TWO = [began(MAIN[0]), ended(MAIN[0]), began(MAIN[1], 1), ended(MAIN[1], 2), began(MAIN[2], 2)]
+OF_ONE = [trial for trial in PLAN if trial.script.id == PLAN[0].script.id]
 
 
 def test_a_pipe_gets_plain_lines():
-    """One for each recorded trial, without escape sequences, with the end as far as it is known."""
-    lines = shown(TWO, terminal=False).splitlines()
+    """One for each scenario when its last trial is recorded, without escape sequences; and one for a repeated trial."""
+    events = [each for at, one in enumerate(OF_ONE) for each in (began(one, at), ended(one, at + 1))]
+    _, whole, again = shown([*events, ended(OF_ONE[0], WHOLE)], terminal=False).splitlines()
+    count = len(OF_ONE)
 
-    assert (3, False) == (len([line for line in lines if line.strip()]), "\x1b" in "".join(lines))
-    assert re.search(rf"  1/{len(PLAN)}  {MAIN[0].script.id} subject #1: recorded in 3.0 s$", lines[1]), lines
-    assert re.search(r": recorded in 3.0 s; (about|at least) \d+ s left$", lines[2]), lines
+    assert "\x1b" not in whole
+    said = rf"  {count}/{WHOLE}  {PLAN[0].script.id}: {count} trials in {3 * count}.0 s; (about|at least) \d+ (s|min) left$"
+    assert re.search(said, whole), whole
+    assert again.endswith(f"{PLAN[0].script.id}: {count + 1} trials in {3 * count + 3}.0 s")
 
 
 @pytest.mark.parametrize(
@@ -193,21 +198,22 @@ def test_the_first_line_names_a_vendors_client(client, words):
 
 
 @pytest.mark.parametrize("width", [30, 60, 80, 200])
-def test_a_terminal_of_any_width_has_one_line_a_broker(width):
-    """The scenario gives way first, and no line breaks."""
+def test_a_terminal_of_any_width_has_a_bar_and_one_line_a_trial(width):
+    """No line breaks."""
     stream = io.StringIO()
     with Show(PREPARED, console=Console(file=stream, force_terminal=True, width=width)) as show:
         show.at(began(MAIN[0]))
         show.at(began(PATIENT))
         narrow = Console(file=io.StringIO(), width=width)
-        narrow.print(show._table())
-    lines = narrow.file.getvalue().splitlines()
+        narrow.print(show._running())
+    bar, *lines = narrow.file.getvalue().splitlines()
 
-    assert (2, True) == (len(lines), all(len(line) <= width for line in lines))
-    assert width < 60 or all(MAIN[0].script.id[:12] in line for line in lines)
+    assert (2, True) == (len(lines), all(len(line) <= width for line in (bar, *lines)))
+    assert width < 60 or f"0 of {WHOLE} trials" in bar
+    assert width < 60 or all(MAIN[0].script.id in line for line in lines)
 
 
-def test_a_terminal_shows_recorded_trials_only_as_counts():
+def test_a_terminal_shows_recorded_trials_only_in_its_bar():
     """A void one has its line."""
     text = shown([*TWO, ended(MAIN[2], 3, void="the kill missed", log=("a\x1b[2Jb",))], terminal=True)
 
@@ -278,10 +284,10 @@ def test_a_pipe_gets_no_live_line_in_any_environment(monkeypatch, capsys, variab
     monkeypatch.setenv(variable, "1")
     with Show(PREPARED) as show:
         show.at(began(MAIN[0]))
-        show.at(ended(MAIN[0]))
+        show.at(ended(MAIN[0], void="missed"))
     text = capsys.readouterr().err
 
-    assert (False, True, False) == ("\x1b" in text, "recorded in 3.0 s" in text, show.live)
+    assert (False, True, False) == ("\x1b" in text, "VOID: missed" in text, show.live)
 
 
 def test_no_color_on_a_terminal(monkeypatch):

@@ -1,4 +1,4 @@
-"""Show the progress of a run: a live line for each trial that runs, on a terminal; plain lines in a log or a pipe.
+"""Show the progress of a run: on a terminal a bar, and a live line for each trial that runs; else a line a scenario.
 
 `RunProgress` knows what runs, since when and for how long still, and prints nothing; `Show` prints. The remaining time
 is only estimated after two trials of the same parallel group.
@@ -16,23 +16,26 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
 from rich.progress import Progress as Bar
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
 from conformance.campaign import Campaign, Watcher
 from conformance.quoting import visible
-from conformance.report.phrases import MEANINGS, steps_in_words
+from conformance.report.phrases import MEANINGS, plural, steps_in_words
 from conformance.run.planning import Planned
 from conformance.run.record import Progress
 
 ENOUGH = 2
 """Trials of a group that must have ended before the rest is estimated."""
 NARROW = 72
-"""A terminal with fewer columns shows only the scenario, its counts and the remaining time."""
+"""A terminal with fewer columns shows the scenario of a trial, and not its broker."""
+_BAR = 24
+"""Columns of the bar."""
 
 
 _ALONE = "alone"
@@ -45,7 +48,6 @@ class BrokerTrials:
     total: int
     workers: int = 1
     running: dict[str, tuple[Planned, float]] = dataclasses.field(default_factory=dict)
-    void: int = 0
     seconds: list[float] = dataclasses.field(default_factory=list)
 
     @property
@@ -76,6 +78,7 @@ class RunProgress:
         self._clock, self._lock = clock, threading.Lock()
         self._plan, self._jobs = plan, jobs
         self.verdicts: dict[str, int] = {}
+        self._void = 0
         self._begin(len(plan))
 
     def _begin(self, total: int) -> None:
@@ -86,7 +89,7 @@ class RunProgress:
         self.alone = BrokerTrials(self._totals[_ALONE])
         self.others: dict[str, BrokerTrials] = {}
         self._waited: list[float] = []
-        self._last = 0
+        self._last, self.total = 0, total
 
     @property
     def _groups(self) -> list[BrokerTrials]:
@@ -106,7 +109,7 @@ class RunProgress:
                 return
             _, since = group.running.pop(planned.id, (planned, now))
             group.seconds.append(now - since)
-            group.void += bool(record.void)
+            self._void += bool(record.void)
             if planned.waits_for_liveness:
                 self._waited.append(group.seconds[-1])
             if known is None and group.done >= group.total:
@@ -137,22 +140,24 @@ class RunProgress:
                 return statistics.fmean(self._waited) - (now - since) if self._waited else None
         return group.left(now)
 
+    @property
+    def done(self) -> int:
+        return self._last
+
+    def counts(self) -> str:
+        """`67 of 305 trials, 2 void, 1 VIOLATED, 3 HOLDS, about 19 min left`."""
+        parts = [f"{self.done} of {self.total} trials", f"{self._void} void" if self._void else ""]
+        return ", ".join(filter(None, (*parts, verdict_words(self.verdicts), self.left())))
+
     def lines(self) -> list[tuple[str, ...]]:
-        """Return for each busy broker: its name, the trial, counts, seconds of this trial, the remaining time."""
+        """Return for each trial that runs: its scenario, its broker, and the seconds since it began."""
         now = self._clock()
         with self._lock:
             return [
-                self._line(group, planned, now - since, self._left_of(group, now))
+                (f"{planned.script.id} #{planned.index}", broker(planned), f"{now - since:.0f} s")
                 for group in self._groups
                 for planned, since in group.running.values()
             ]
-
-    def _line(self, group: BrokerTrials, planned: Planned, seconds: float, left: float | None) -> tuple[str, ...]:
-        counts = f"{group.done} of {group.total} recorded" + (f", {group.void} void" if group.void else "")
-        if group is self.main and self.verdicts:
-            counts += f", {verdict_words(self.verdicts)}"
-        still = left_words(left) if left is not None and left > 0 else ""
-        return (broker(planned), f"{planned.script.id} #{planned.index}", counts, f"{seconds:.0f} s", still)
 
 
 def _group(planned: Planned) -> str:
@@ -205,7 +210,9 @@ class Show:
         self._started, self._printing = time.monotonic(), threading.Lock()
         self._seen: set[tuple[object, ...]] = set()
         self._shown_log: tuple[str, ...] = ()
-        self._live = Live(get_renderable=self._table, console=self.console, refresh_per_second=4, transient=True)
+        self._unfinished = collections.Counter(trial.script.id for trial in campaign.trials)
+        self._recorded: dict[str, list[float]] = {}
+        self._live = Live(get_renderable=self._running, console=self.console, refresh_per_second=4, transient=True)
         self._download = _Download(self.say)
         self.watcher = Watcher(note=self.say, download=self._download.at, progress=self.at)
 
@@ -245,15 +252,24 @@ class Show:
             if self.verbose:
                 self._announce(planned, name)
             return
-        if record.void or self.verbose or not self.live:
+        with self._printing:
+            seconds = self._recorded.setdefault(planned.script.id, [])
+            seconds.append(record.seconds)
+            self._unfinished[planned.script.id] -= 1
+            whole = self._unfinished[planned.script.id] <= 0  # also each trial that repeats a violation
+        if record.void or self.verbose:
             outcome = f"VOID: {record.void}" if record.void else f"recorded in {record.seconds:.1f} s"
             floor = f", {record.floor_seconds:.1f} s of it restarts and waits" if self.verbose else ""
-            left = f"; {self.course.left()}" if progress.done < progress.total and self.course.left() else ""
-            elapsed = time.monotonic() - self._started
-            self.say(f"{elapsed:6.1f} s  {progress.done:3}/{progress.total}  {name}: {outcome}{floor}{left}")
+            self._say_at(progress, f"{name}: {outcome}{floor}")
+        elif whole and not self.live:
+            self._say_at(progress, f"{planned.script.id}: {plural(len(seconds), 'trial')} in {sum(seconds):.1f} s")
         if record.void_log and record.void_log != self._shown_log:
             self._shown_log = record.void_log
             self.say("\n".join(f"    | {line}" for line in record.void_log))
+
+    def _say_at(self, progress: Progress, text: str) -> None:
+        left = f"; {self.course.left()}" if progress.done < progress.total and self.course.left() else ""
+        self.say(f"{time.monotonic() - self._started:6.1f} s  {progress.done:3}/{progress.total}  {text}{left}")
 
     def _announce(self, planned: Planned, name: str) -> None:
         lines = []
@@ -265,14 +281,16 @@ class Show:
         lines.append(f"begin {name}: seed {planned.seed}{drawn}")
         self.say("\n".join([*lines, *(f"    {sentence}" for sentence in steps_in_words(planned.script.steps))]))
 
-    def _table(self) -> Table:
+    def _running(self) -> Group:
+        """A bar over all trials with its counts, and a line for each trial that runs."""
+        bar = Table.grid(padding=(0, 2))
+        counts = Text(self.course.counts(), no_wrap=True, overflow="ellipsis")
+        bar.add_row(ProgressBar(max(self.course.total, 1), self.course.done, _BAR), counts)
         table = Table.grid(padding=(0, 2))
-        shown = range(5) if self.console.width >= NARROW else (1, 2, 4)
-        for at in shown:
-            table.add_column(no_wrap=at != 1)  # the name of the scenario gives way first
+        shown = (0, 1, 2) if self.console.width >= NARROW else (0, 2)
         for line in self.course.lines():
             table.add_row(*(Text(visible(line[at]), no_wrap=True, overflow="ellipsis") for at in shown))
-        return table
+        return Group(bar, table)
 
 
 class _Download:
