@@ -95,7 +95,7 @@ def test_weakened_broker_violates_what_the_user_requires(finished):
 
 def start(tmp_path, *words):
     """In a process session of its own, as a terminal would start it."""
-    command = [sys.executable, "-m", "conformance.frontend.cli", "run", "--adapter", "reference"]
+    command = [sys.executable, "-m", "conformance.frontend.cli", "run", "--verbose", "--adapter", "reference"]
     return subprocess.Popen(
         [*command, "--out", tmp_path / "out", *words],
         cwd=tmp_path,
