@@ -1,0 +1,138 @@
+"""The pages in a real browser: found in two clicks, read without scripts, on a phone, in the dark, and by axe-core."""
+
+import shutil
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright import sync_api
+from report_rows import full, judgement, row
+
+from conformance.judge.rows import Verdict
+from conformance.report import site, write_all
+
+
+@pytest.fixture(scope="module")
+def browser():
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        pytest.skip("chromium is not on PATH (Debian: apt-get install chromium)")
+    with sync_api.sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def addresses(catalogue, scenarios, tmp_path_factory):
+    """The page of a healthy run, of one with everything in it, and the site over both."""
+    runs = tmp_path_factory.mktemp("runs")
+    healthy = [row(claim, scenario=name) for name, one in scenarios.items() for claim in one.decides]
+    write_all(judgement(*healthy, version="1"), catalogue, scenarios, runs / "healthy")
+    write_all(full(catalogue, scenarios), catalogue, scenarios, runs / "full")
+    index = site.write([runs], runs / "site")
+    return {"healthy": runs / "healthy/report.html", "full": runs / "full/report.html", "site": index}
+
+
+@pytest.fixture
+def opened(browser, addresses):
+    """Open a page from its file; any error of its script fails the test."""
+    contexts, errors = [], []
+
+    def go(name, width=1300, **how):
+        contexts.append(browser.new_context(viewport={"width": width, "height": 900}, **how))
+        page = contexts[-1].new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on("console", lambda message: errors.append(message.text) if message.type == "error" else None)
+        page.goto(addresses[name].as_uri())
+        return page
+
+    yield go
+    for context in contexts:
+        context.close()
+    assert [] == errors
+
+
+@pytest.mark.parametrize("name", ["healthy", "full", "site"])
+@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1300, "dark")])
+def test_everybody_can_read_it(opened, name, width, scheme):
+    """axe-core finds nothing serious, and no page is wider than its window."""
+    page = opened(name, width, color_scheme=scheme)
+    found = Axe().run(page).response["violations"]
+
+    assert [] == [(one["id"], one["nodes"][0]["html"]) for one in found if one["impact"] in ("serious", "critical")]
+    assert width >= page.evaluate("document.documentElement.scrollWidth")
+
+
+def test_a_violation_is_two_clicks_away(opened):
+    """From the first screen: its claim in the list of violations, and then the table behind the picture."""
+    page = opened("full")
+    page.locator("#doubt-violated a").first.click()
+    picture = page.locator(".evidence svg").first
+
+    assert picture.is_visible()
+    assert "after 2 restarts of the broker" in page.locator(".evidence").first.inner_text()
+    page.locator(".evidence summary").first.click()
+    assert page.locator(".evidence table").first.is_visible()
+
+
+def test_claims_are_found_and_ordered(opened):
+    """By text and answer; the worst first; and all again."""
+    page = opened("full")
+    claims, shown = page.locator(".claim"), page.locator(".claim:not([hidden])")
+    every = claims.count()
+    page.locator("#find select").select_option("VIOLATED")
+    violated_now = shown.count()
+    page.locator("#find select").select_option("")
+    page.locator("#find input[type=search]").fill("solcd-ack-01")
+    named = shown.count()
+    page.locator("#find input[type=search]").fill("")
+    page.locator("#find input[type=checkbox]").check()
+    first = shown.first.get_attribute("data-answer")
+    page.locator("#find input[type=checkbox]").uncheck()
+
+    assert 0 < violated_now < every
+    assert (1, "VIOLATED", every) == (named, first, shown.count())
+    assert f"{every} of {every} claims" == page.locator("#find [role=status]").inner_text()
+
+
+def test_nothing_is_missing_without_scripts(opened):
+    """The form that needs one is not shown."""
+    page = opened("full", java_script_enabled=False)
+
+    assert not page.locator("#find").is_visible()
+    assert page.locator(".claim").count() == page.locator(".claim:visible").count() > 0
+
+
+def test_paper_has_every_answer(opened, tmp_path):
+    """In print nothing is cut: links and forms go, and the claims stay."""
+    page = opened("healthy")
+    page.emulate_media(media="print")
+    pages = page.pdf(format="A4")
+
+    assert pages.startswith(b"%PDF")
+    assert not page.locator("nav").is_visible()
+    assert page.locator(".claim:visible").count() == page.locator(".claim").count()
+
+
+def test_a_page_of_every_claim_is_small(addresses):
+    """All claims in all scenarios: under 4 MB."""
+    assert addresses["healthy"].stat().st_size < 4 << 20
+
+
+def test_other_verdicts_keep_their_sign(opened):
+    """No colour alone: each answer has a sign and a word."""
+    page = opened("full")
+    texts = page.locator(".claim .v").all_text_contents()
+
+    assert {word for word in map(str, Verdict) if any(word in text for text in texts)} >= {"HOLDS", "VIOLATED"}
+    assert [] == [text for text in texts if len(text.split()) < 2]
+
+
+def test_the_site_leads_to_a_claim(opened):
+    """A click on an answer opens the page of the run at that claim, which unfolds."""
+    page = opened("site")
+    page.locator("table a.v").first.click()
+    page.wait_for_url("**/report.html#claim-*")
+    name = page.url.partition("#")[2]
+
+    assert page.locator(f"#{name}").is_visible()
