@@ -109,9 +109,10 @@ def test_nothing_recorded_asks_for_no_spark(tmp_path):
 
 
 def test_violated_with_its_timeline(rows):
-    """The timeline has everything that happened to the first lost message, by the clock of the trial."""
+    """All that happened to the first lost message, by the clock of the trial, and the drains that looked for it."""
     found = row(rows([LOSSY] * 3, []))
     first = found.witnesses[0]
+    *told, one, other = [(event["at_ms"], event["process"], event["op"], event["phase"]) for event in first.timeline]
 
     assert ("VIOLATED", 3, 6, "p1:2") == (found.verdict, found.offended, found.offences, first.message)
     assert "the last confirmed messages in 3 kills" in found.reason
@@ -120,7 +121,8 @@ def test_violated_with_its_timeline(rows):
         (4.0, "publisher-1", "send", "ok"),
         (6.0, "publisher-1", "fault", "fired"),
         (7.0, "orchestrator", "fault", "effective"),
-    ] == [(event["at_ms"], event["process"], event["op"], event["phase"]) for event in first.timeline]
+    ] == told
+    assert [("drain-1", "drain", "ok"), ("drain-2", "drain", "ok")] == [one[1:], other[1:]]
     assert all(not witness.timeline for witness in found.witnesses[1:])
 
 
