@@ -154,8 +154,10 @@ def test_examples_of_the_help(name):
 
 def known(params):
     """Adapters, vendors, settings and claims of an example are real; a user's own file is the user's."""
-    if params.get("adapter") and not params["adapter"].startswith("./"):
-        adapters.parse_assignments(params.get("set", ()), adapters.find(params["adapter"]).file)
+    named = params.get("adapter") or ()
+    for name in named if isinstance(named, tuple) else (named,):
+        if not name.startswith("./"):
+            adapters.parse_assignments(params.get("set", ()), adapters.find(name).file)
     assert set(params.get("judge_as", ())) <= {vendor for c in claims.load().claims.values() for vendor in c.binds}
     for pattern in (*params.get("claims", ()), *params.get("require", ()), *params.get("require_tried", ())):
         claims.select(pattern.split(","), claims.load())
@@ -292,3 +294,15 @@ def test_a_verbose_session_of_pytest_cannot_repaint_the_terminal():
     front._watcher().note(ESCAPES)
 
     assert [r"\x1b[2J\x1b]0;owned\x07\u202egood"] == lines
+
+
+def test_several_brokers_are_checked_before_the_first_one_starts(typed, tmp_path):
+    """A wrong word for one of them leaves no folder."""
+    words = ("--adapter", "reference", "--adapter", "qpid", "--protocol", "amqp,stomp", "--out", str(tmp_path / "out"))
+    done = typed("run", *words)
+
+    assert (4, True, False) == (
+        done.returncode,
+        "unknown protocol of qpid 'stomp'" in done.stderr,
+        (tmp_path / "out").exists(),
+    )

@@ -41,8 +41,8 @@ def test_commands_parse(words):
         settings.parse_queues(typed.queue, settings.parse(typed.set))
         assert typed.profile in profiles.PROFILES
     if name == "run":
-        words = (parsed["adapter"], parsed["protocol"], parsed["client"], parsed["set"])
-        adapters.open_broker(adapters.BrokerRequest(*words))
+        for one, protocol in itertools.product(parsed["adapter"], parsed["protocol"].split(",")):
+            adapters.open_broker(adapters.BrokerRequest(one, protocol, parsed["client"], parsed["set"]))
         for pattern in (*parsed["claims"], *parsed["require"], *parsed["require_tried"]):
             claims.select(pattern.split(","), claims.load())
         assert set(parsed["judge_as"]) <= {vendor for claim in claims.load().claims.values() for vendor in claim.binds}

@@ -19,6 +19,14 @@ RUN, UPGRADE, JUDGE, REPLAY, CHECK, PYTEST = "run", "upgrade", "judge", "replay"
 """The fronts: `conformance run`, ..., `conformance adapters check`, and pytest."""
 
 _RUNS = (RUN, PYTEST)
+_LAUNCHERS = (
+    "LAUNCHER is native, native=FOLDER (an unpacked distribution), docker, or, for a broker that runs already, "
+    "external=URL[,URL] or external=FILE.toml with your own commands for its faults."
+)
+_PROTOCOLS = (
+    "amqp, stomp, or jms and amqp091 through a vendor's own client.  [default: amqp, or the first one that the broker "
+    "speaks]"
+)
 _JUDGES = (RUN, JUDGE, PYTEST)
 _CONNECTS = (RUN, UPGRADE, CHECK, PYTEST)
 _RECORDS = (RUN, UPGRADE, PYTEST)
@@ -64,18 +72,14 @@ OPTIONS = (
     Option(
         "--adapter",
         "NAME[@VERSION][:LAUNCHER]",
-        "The broker to test. LAUNCHER is native, native=FOLDER (an unpacked distribution), docker, or, for a broker "
-        "that runs already, external=URL[,URL] or external=FILE.toml with your own commands for its faults.",
-        _RUNS,
+        f"The broker to test; repeatable. {_LAUNCHERS}",
+        (RUN,),
+        repeatable=True,
         required=True,
     ),
-    Option(
-        "--protocol",
-        "WORD",
-        "Protocol of the clients: amqp, stomp, or jms and amqp091 through a vendor's own client.  [default: amqp, or "
-        "the first one that the broker speaks]",
-        _RUNS,
-    ),
+    Option("--adapter", "NAME[@VERSION][:LAUNCHER]", f"The broker to test. {_LAUNCHERS}", (PYTEST,), required=True),
+    Option("--protocol", "WORDS", f"Protocols of the clients, with commas between them: {_PROTOCOLS}", (RUN,)),
+    Option("--protocol", "WORD", f"Protocol of the clients: {_PROTOCOLS}", (PYTEST,)),
     Option(
         "--client",
         "NAME",

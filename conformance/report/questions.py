@@ -161,7 +161,7 @@ def sentence(judgement: Judgement) -> str:
     tried = {fault: one for fault, one in of.items() if one.of}
     lost = [f"{one.count:,} of {count_faults(fault, one.of)}" for fault, one in tried.items() if one.count]
     if not tried:
-        return "Whether confirmed messages are safe was not decided: no fault tried it."
+        return "Whether confirmed messages are safe was not decided."
     safe = _listed([count_faults(fault, one.of) for fault, one in tried.items()])
     said = (
         f"Confirmed messages were not safe in {_listed(lost)}" if lost else f"No confirmed message was lost in {safe}"

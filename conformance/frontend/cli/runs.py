@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import datetime
 import pathlib
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,12 +23,13 @@ _TRUST = click.option("--trust", is_flag=True, help="Use the broker files of the
 
 @cli.command("run")
 @options(RUN)
-def run_command(quiet: bool, verbose: bool, **values: Any) -> int:
+def run_command(quiet: bool, verbose: bool, adapter: tuple[str, ...], protocol: str, **values: Any) -> int:
     """Test a broker: record every trial, judge once, write the report.
 
     \b
     conformance run --adapter reference
     conformance run --adapter reference --protocol stomp
+    conformance run --adapter artemis --adapter rabbitmq --protocol amqp,stomp --out runs/both
     conformance run --adapter artemis --quick
     conformance run --adapter artemis --protocol jms
     conformance run --adapter qpid --protocol jms --client qpid-jms
@@ -43,13 +45,44 @@ def run_command(quiet: bool, verbose: bool, **values: Any) -> int:
     With --judge-as, a promise of VENDOR that this product does not make never counts against it. A known failure is a
     table [[known]] with claim, adapter, reason, link, expires (a date), and expect (always or sometimes); versions
     (">=2.31,<2.60"), scenario, protocol and mode narrow it. With a baseline, exit 1 means a new violation, and 2 an
-    answer that the earlier report had.
+    answer that the earlier report had. Several brokers or protocols are runs of their own, one after another, in one
+    folder with an index; the exit code is that of the worst.
     """
+    asked = [(name, word) for name in adapter for word in protocol.split(",")]
+    if len(asked) == 1:
+        return _run(*prepare({**values, "adapter": asked[0][0], "protocol": asked[0][1]}), quiet, verbose)
+    return _run_each(asked, values, quiet, verbose)
+
+
+def _run_each(asked: Sequence[tuple[str, str]], values: Mapping[str, Any], quiet: bool, verbose: bool) -> int:
+    """Check every run before the first one starts; one that fails does not keep the others from running."""
+    from conformance.errors import PRECEDENCE, ConformanceError, ExitCode
+    from conformance.report import html, site
+
+    folder = values["out"] or pathlib.Path("runs") / datetime.datetime.now().astimezone().strftime("%Y-%m-%dT%H-%M-%S")
+    each = []
+    for name, word in asked:
+        out = folder / html.anchor(f"{name}-{word}".strip("-"))
+        each.append(prepare({**values, "adapter": name, "protocol": word, "out": out}))
+    codes: set[int] = set()
+    for prepared, expected in each:
+        try:
+            codes.add(_run(prepared, expected, quiet, verbose))
+        except ConformanceError as error:
+            say(error, err=True)
+            codes.add(int(ExitCode.HARNESS))
+        if ExitCode.INTERRUPTED in codes:
+            break
+    if any((prepared.folder / "report.json").is_file() for prepared, _ in each):
+        say(f"all of them: {site.write([folder], folder)}")
+    return int(next(code for code in PRECEDENCE if code in codes))
+
+
+def _run(prepared: Campaign, expected: Any, quiet: bool, verbose: bool) -> int:
     from conformance import campaign
     from conformance.adapters.opening import configuration_of
     from conformance.frontend.progress import Show
 
-    prepared, expected = prepare(values)
     signal.signal(signal.SIGTERM, terminated)
     own = None if quiet else configuration_of(prepared.adapter)
     for line in own.summary(prepared.adapter.file, prepared.selection.settings) if own else ():
