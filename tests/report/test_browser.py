@@ -52,8 +52,9 @@ def opened(browser, addresses):
     assert [] == errors
 
 
-@pytest.mark.parametrize("name", ["healthy", "full", "site"])
-@pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1300, "dark")])
+@pytest.mark.parametrize(
+    ("name", "width", "scheme"), [("healthy", 390, "light"), ("full", 1300, "dark"), ("site", 390, "dark")]
+)
 def test_everybody_can_read_it(opened, name, width, scheme):
     """axe-core finds nothing serious, and no page is wider than its window."""
     page = opened(name, width, color_scheme=scheme)
