@@ -8,10 +8,11 @@ import pytest
 from click.testing import CliRunner
 from report_rows import full, judgement, row, violated
 
+from conformance import paths
 from conformance.errors import UsageError
 from conformance.frontend.cli import cli
 from conformance.judge.rows import Verdict
-from conformance.report import site, write_all
+from conformance.report import model, site, write_all
 
 
 @pytest.fixture
@@ -73,3 +74,16 @@ def test_the_command(catalogue, scenarios, tmp_path):
         ended.exit_code,
         ended.output,
     )
+
+
+def test_the_published_examples_are_of_this_version():
+    """`just examples` makes them: every report is read by the schema of today, and the index has each."""
+    folder = paths.root() / "reports" / "examples"
+    index = (folder / "index.html").read_text()
+    found = sorted(folder.glob("*/*/*/report.json"))
+
+    assert 6 == len(found)
+    for path in found:
+        run = model.read_json(path).run
+        assert f'href="{path.parent.relative_to(folder)}/report.html">' in index
+        assert run.command.startswith(f"conformance run --adapter {run.adapter}")
