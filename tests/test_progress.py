@@ -184,6 +184,13 @@ def test_a_pipe_gets_plain_lines():
     assert again.endswith(f"{PLAN[0].script.id}: {count + 1} trials in {3 * count + 3}.0 s")
 
 
+def test_a_log_is_never_silent_for_long(monkeypatch):
+    """A trial has a line if nothing was said before it for a while."""
+    monkeypatch.setattr(progress, "_SILENT_S", -1.0)
+
+    assert 2 == shown(TWO, terminal=False).count("recorded in 3.0 s")
+
+
 @pytest.mark.parametrize(
     ("client", "words"), [("", "over amqp, seed 7"), ("qpid-jms", r"over amqp through Apache Qpid JMS [\d.]+, seed 7")]
 )

@@ -36,6 +36,8 @@ NARROW = 72
 """A terminal with fewer columns shows the scenario of a trial, and not its broker."""
 _BAR = 24
 """Columns of the bar."""
+_SILENT_S = 30.0
+"""So long a log may have no line; then a trial has one."""
 
 
 _ALONE = "alone"
@@ -208,6 +210,7 @@ class Show:
         self.campaign, self.verbose = campaign, verbose and not quiet
         self.course = RunProgress(campaign.trials, campaign.jobs)
         self._started, self._printing = time.monotonic(), threading.Lock()
+        self._said_at = self._started
         self._seen: set[tuple[object, ...]] = set()
         self._shown_log: tuple[str, ...] = ()
         self._unfinished = collections.Counter(trial.script.id for trial in campaign.trials)
@@ -263,11 +266,14 @@ class Show:
             self._say_at(progress, f"{name}: {outcome}{floor}")
         elif whole and not self.live:
             self._say_at(progress, f"{planned.script.id}: {plural(len(seconds), 'trial')} in {sum(seconds):.1f} s")
+        elif not self.live and time.monotonic() - self._said_at > _SILENT_S:  # a log must be seen to move
+            self._say_at(progress, f"{name}: recorded in {record.seconds:.1f} s")
         if record.void_log and record.void_log != self._shown_log:
             self._shown_log = record.void_log
             self.say("\n".join(f"    | {line}" for line in record.void_log))
 
     def _say_at(self, progress: Progress, text: str) -> None:
+        self._said_at = time.monotonic()
         left = f"; {self.course.left()}" if progress.done < progress.total and self.course.left() else ""
         self.say(f"{time.monotonic() - self._started:6.1f} s  {progress.done:3}/{progress.total}  {text}{left}")
 
