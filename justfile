@@ -38,11 +38,6 @@ bench WHAT="all":
 power *ARGS:
     python -m benchmarks power {{ARGS}}
 
-# The published examples: ten claims of each broker, and the site over them. RabbitMQ 4 needs root, as it has a Debian of its own.
-examples:
-    -conformance run --adapter reference --adapter artemis --adapter qpid --adapter activemq --adapter rabbitmq --adapter rabbitmq@4.3.6 --quick --seed 20261125 --out runs/examples
-    conformance report runs/examples --out reports/examples
-
 # Bugs that brokers once had: is the bad version convicted and the good one acquitted? NAME of fixtures/bugs, default all.
 [no-exit-message]
 bugs *NAMES:

@@ -1,6 +1,7 @@
 """The site over many runs: stable addresses, brokers side by side, badges, and what cannot be read."""
 
 import json
+import re
 import xml.etree.ElementTree as ET
 
 import msgspec
@@ -77,12 +78,16 @@ def test_the_command(catalogue, scenarios, tmp_path):
 
 
 def test_the_published_examples_are_of_this_version():
-    """`just examples` makes them: every report is read by the schema of today, and the index has each."""
+    """Every report is read by the schema of today, the index has each, and the commands that made them are known."""
     folder = paths.root() / "reports" / "examples"
     index = (folder / "index.html").read_text()
     found = sorted(folder.glob("*/*/*/report.json"))
 
-    assert 6 == len(found)
+    commands = re.findall(r"^conformance (\w+) (.*)$", (folder / "README.md").read_text(), re.MULTILINE)
+
+    assert [6, 3] == [len(found), len(commands)]
+    for name, words in commands:
+        cli.commands[name].make_context(name, words.split())
     for path in found:
         run = model.read_json(path).run
         assert f'href="{path.parent.relative_to(folder)}/report.html">' in index
