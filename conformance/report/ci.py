@@ -44,17 +44,20 @@ def write(
     return {kind: folder / name for kind, (name, _) in texts.items()}
 
 
-def announce(judgement: Judgement, summary: Path, environment: Mapping[str, str] = os.environ) -> list[str]:
+def announce(
+    judgement: Judgement,
+    summary: Path,
+    expected: Expectations | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> list[str]:
     """Add the summary to that of the step, where there is one; return the annotations that a step prints."""
     if place := environment.get("GITHUB_STEP_SUMMARY"):
         with Path(place).open("ab") as stream:
             stream.write(summary.read_bytes())
     if environment.get("GITHUB_ACTIONS") != "true":
         return []
-    violated = [row for row in judgement.rows if row.verdict is Verdict.VIOLATED and not row.required]
-    return [f"::error title={_data(row.claim)} violated::{_data(row.says)} {_data(row.reason)}" for row in violated][
-        :_ANNOTATIONS
-    ]
+    failed = [row for row in _rows(judgement) if _status(row, expected) == "failed"][:_ANNOTATIONS]
+    return [f"::error title={_data(row.claim)} violated::{_data(row.says)} {_data(row.reason)}" for row in failed]
 
 
 def _data(text: str) -> str:

@@ -61,7 +61,7 @@ MODELS: Mapping[str, frozenset[str]] = {
 """By failure model, the faults of scenarios (`VerdictRow.fault`) that are it."""
 
 _ENDS = ("the broker is killed", "the disk fails", "the power fails")
-_SAFE = ("confirmed_before_sync", "confirmed_though_sync_failed", "lost", "lost_unacknowledged", "lost_committed")
+_NOT_STORED = ("confirmed_before_sync", "confirmed_though_sync_failed")
 _JUDGED = (Verdict.VIOLATED, Verdict.HARNESS_ERROR, Verdict.INCONCLUSIVE, Verdict.HOLDS)
 _WORDS = {
     Verdict.VIOLATED: "fails",
@@ -154,20 +154,26 @@ def sentence(judgement: Judgement) -> str:
 
     `No confirmed message was lost in 42 kills and 20 power losses. Not decided: if the disk fails.`
     """
-    rows = [row for row in judgement.rows if row.anomaly in _SAFE and not (row.required or row.standing)]
-    decided = [row for row in rows if row.verdict in (Verdict.HOLDS, Verdict.VIOLATED)]
-    faults = [fault for names in MODELS.values() for fault in sorted(names) if fault != "none"]
-    of = {fault: _counted(Verdict.VIOLATED, [row for row in decided if row.fault == fault]) for fault in faults}
-    tried = {fault: one for fault, one in of.items() if one.of}
-    lost = [f"{one.count:,} of {count_faults(fault, one.of)}" for fault, one in tried.items() if one.count]
-    if not tried:
+    unsafe = [row for row in judgement.rows if _is_loss(row) and row.verdict is Verdict.VIOLATED]
+    safe = [row for row in judgement.rows if _is_loss(row) and row.verdict is Verdict.HOLDS and not row.standing]
+    lost, tried = [], []
+    for fault in dict.fromkeys(name for names in MODELS.values() for name in sorted(names)):
+        one = _counted(Verdict.VIOLATED, [row for row in (*unsafe, *safe) if row.fault == fault])
+        tried += [(fault, one.of)] if one.of and fault != "none" else []
+        lost += [f"{one.count:,} of {count_faults(fault, one.of)}"] if one.count else []
+    if lost:
+        said = f"Confirmed messages were not safe in {_listed(lost)}"
+    elif tried:
+        said = f"No confirmed message was lost in {_listed([count_faults(*each) for each in tried])}"
+    else:
         return "Whether confirmed messages are safe was not decided."
-    safe = _listed([count_faults(fault, one.of) for fault, one in tried.items()])
-    said = (
-        f"Confirmed messages were not safe in {_listed(lost)}" if lost else f"No confirmed message was lost in {safe}"
-    )
-    left = [f"if {name}" for name in _ENDS if not MODELS[name] & tried.keys()]
+    left = [f"if {name}" for name in _ENDS if not MODELS[name] & dict(tried).keys()]
     return f"{said}. Not decided: {', '.join(left)}." if left else f"{said}."
+
+
+def _is_loss(row: VerdictRow) -> bool:
+    """Whether the check of a row is about the loss of confirmed messages; what only the user requires is not."""
+    return (row.anomaly.startswith("lost") or row.anomaly in _NOT_STORED) and not row.required
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -81,7 +81,7 @@ def test_words_of_others_stay_words(written, tmp_path):
     """In XML, in Markdown, and in the commands of a workflow."""
     bad = violated(EVIL, says=EVIL, reason=EVIL, scenario=EVIL, replay=EVIL)
     junit, _, summary = written(bad, title=EVIL)
-    (line,) = ci.announce(judgement(bad), tmp_path / "summary.md", {"GITHUB_ACTIONS": "true"})
+    (line,) = ci.announce(judgement(bad), tmp_path / "summary.md", None, {"GITHUB_ACTIONS": "true"})
 
     assert 1 == len(list(junit.iter("testcase")))
     assert "\x1b" not in summary
@@ -91,13 +91,16 @@ def test_words_of_others_stay_words(written, tmp_path):
 
 
 def test_a_step_gets_the_summary_and_annotations(tmp_path):
-    """Nowhere else; what the user requires of himself accuses no broker."""
+    """Nowhere else. A known failure has no annotation, and what holds has none."""
     (tmp_path / "summary.md").write_text("ours\n")
     (tmp_path / "step").write_text("before\n")
-    found = judgement(violated(), violated("AMQP-DUR-01", required=True), row())
+    known = violated("AMQP-DUR-01")
+    item = Item(standing=Standing.KNOWN, claim=known.claim, scenario=known.scenario, mode=known.mode, text="known")
+    expected = Expectations(exit_code=1, means="", items=(item,))
+    found = judgement(violated(), known, row())
     step = {"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": str(tmp_path / "step")}
 
-    assert [] == ci.announce(found, tmp_path / "summary.md", {})
-    (line,) = ci.announce(found, tmp_path / "summary.md", step)
+    assert [] == ci.announce(found, tmp_path / "summary.md", expected, {})
+    (line,) = ci.announce(found, tmp_path / "summary.md", expected, step)
     assert line.startswith("::error title=SOLCD-ACK-01 violated::It is kept. 41 confirmed")
     assert "before\nours\n" == (tmp_path / "step").read_text()

@@ -77,6 +77,12 @@ def test_a_row_stands_in_the_column_of_its_fault():
             "Confirmed messages were not safe in 2 of 3 kills. Not decided: if the disk fails, if the power fails.",
         ),
         ((violated(anomaly="gone", fault="kill"), lost("kill")), "No confirmed message was lost in 6 kills."),
+        # A loss in any trial of the run is a loss, although the kills that a scenario counts show none.
+        (
+            (lost("kill"), violated(anomaly="lost", fault="none", standing=True, faults=126, offended_faults=1)),
+            "Confirmed messages were not safe in 1 of 126 trials.",
+        ),
+        ((lost("kill"), violated(anomaly="lost", fault="kill", required=True)), "No confirmed message was lost in 6"),
     ],
 )
 def test_sentence(rows, said):

@@ -94,7 +94,7 @@ def write_report(judgement: Any, folder: pathlib.Path, expected: Any) -> int:
         Console().print(report.summary(judgement, catalogue, written, reported))
     else:
         say(report.plain(judgement, catalogue, written, expected=reported), nl=False)
-    for line in report.ci.announce(judgement, written["summary"]):
+    for line in report.ci.announce(judgement, written["summary"], reported):
         say(line)
     return int(found.exit_code)
 
