@@ -261,6 +261,7 @@ def environment() -> jinja2.Environment:
         "control": phrases.control_words,
         "bound": phrases.bound_words,
         "timeline": timeline,
+        "to_decide": phrases.command_to_decide,
         "ending": pictures.ending,
         "lanes": pictures.lanes,
         "setting": _setting,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shlex
 from collections.abc import Iterable
 
 from conformance.errors import ExitCode
@@ -127,6 +128,26 @@ def with_errors(means: str, code: int, judgement: Judgement) -> str:
 def exit_means(judgement: Judgement) -> str:
     code = exit_code(judgement)
     return with_errors(EXIT_MEANS[code], code, judgement)
+
+
+_OF_SELECTION = ("--claims", "--trials", "--seed", "--budget", "--out")
+"""Options with a value that a run to decide one claim does not take over."""
+
+
+def command_to_decide(row: VerdictRow, command: str) -> str:
+    """Return the command that tries an undecided claim again with twice the trials; empty if the run had none.
+
+    `command` is that of the run: broker, protocol and settings stay.
+    """
+    words = shlex.split(command)
+    if words[:2] != ["conformance", "run"]:
+        return ""
+    kept = [
+        word
+        for before, word in zip(["", *words], words, strict=False)
+        if word not in (*_OF_SELECTION, "--quick") and before not in _OF_SELECTION
+    ]
+    return shlex.join([*kept, "--claims", row.claim, "--trials", str(max(2 * row.trials, 6))])
 
 
 def plural(count: int, noun: str) -> str:

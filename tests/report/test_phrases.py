@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from report_rows import row
 
+from conformance.judge.rows import Verdict
 from conformance.report import phrases
 from conformance.scenario.script import (
     After,
@@ -157,3 +159,19 @@ def test_every_script_has_a_sentence_for_each_step(scenarios):
 @pytest.mark.parametrize(("number", "text"), [(11, "11th"), (112, "112th"), (23, "23rd")])
 def test_ordinals(number, text):
     assert text == phrases.ordinal(number)
+
+
+@pytest.mark.parametrize(
+    ("command", "again"),
+    [
+        (
+            "conformance run --adapter artemis@2.56.0:native --protocol amqp --set a=1 --claims 'EMS-*' --quick --trials 3 --seed 7",
+            "conformance run --adapter artemis@2.56.0:native --protocol amqp --set a=1 --claims SOLCD-ACK-01 --trials 12",
+        ),
+        ("pytest suites --adapter=artemis", ""),
+        ("", ""),
+    ],
+)
+def test_a_command_that_decides_more(command, again):
+    """Broker, protocol and settings stay; claims, trials and seed are its own."""
+    assert again == phrases.command_to_decide(row(verdict=Verdict.INCONCLUSIVE), command)
