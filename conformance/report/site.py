@@ -7,10 +7,13 @@ the run is repeated. Of several runs with one address the last is shown.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import pathlib
+import re
 import shutil
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -44,6 +47,9 @@ class RunView:
         run = self.report.run
         return f"{run.protocol} through {run.client}" if run.vendor else run.protocol
 
+    def tried(self, claim: str) -> bool:
+        return self.words.get(claim, Verdict.NOT_TRIED) not in phrases.UNTRIED
+
     @property
     def worst(self) -> Verdict:
         return min(self.words.values(), key=list(phrases.MEANINGS).index, default=Verdict.NOT_TRIED)
@@ -53,6 +59,29 @@ class RunView:
         """`41 hold, 0 violated`."""
         summary = self.report.summary
         return f"{summary.holds} hold, {summary.violated} violated"
+
+
+class Change(NamedTuple):
+    """Two runs of one broker, over the same protocol and client, that follow each other, and the words that differ."""
+
+    before: RunView
+    after: RunView
+    claims: tuple[tuple[str, Verdict, Verdict], ...]
+
+
+def changes(runs: Sequence[RunView]) -> list[Change]:
+    """Return what changed from version to version: claims that both runs have tried, with another answer."""
+    of: dict[tuple[str, str], list[RunView]] = {}
+    for run in runs:
+        of.setdefault((run.report.run.adapter, run.over), []).append(run)
+    found = []
+    for versions in of.values():
+        ordered = sorted(versions, key=lambda run: [int(part) for part in re.findall(r"\d+", run.report.run.version)])
+        for before, after in itertools.pairwise(ordered):
+            both = [name for name in before.words if before.tried(name) and after.tried(name)]
+            differ = [(name, before.words[name], after.words[name]) for name in sorted(both)]
+            found.append(Change(before, after, tuple(one for one in differ if one[1] != one[2])))
+    return found
 
 
 def write(folders: Sequence[pathlib.Path], out: pathlib.Path) -> pathlib.Path:
@@ -71,7 +100,12 @@ def write(folders: Sequence[pathlib.Path], out: pathlib.Path) -> pathlib.Path:
         _write_run(run, out / run.address)
     claims = {row.claim: row for run in shown for row in run.report.verdicts if row.verdict not in phrases.UNTRIED}
     page = html.environment().get_template("site.html.j2")
-    text = page.render(runs=shown, asked=list(questions.QUESTIONS), claims=[claims[name] for name in sorted(claims)])
+    text = page.render(
+        runs=shown,
+        asked=list(questions.QUESTIONS),
+        claims=[claims[name] for name in sorted(claims)],
+        changes=changes(shown),
+    )
     index = out / "index.html"
     index.write_bytes(text.encode("utf-8", "replace"))
     return index

@@ -57,6 +57,19 @@ def test_the_last_run_of_an_address_is_shown(run_of, tmp_path):
     assert "jms through Apache Qpid JMS 2.10.0" in index
 
 
+def test_what_changed_from_version_to_version(run_of, tmp_path):
+    """By number, not by letter; only what both have tried, over the same protocol and client."""
+    held = [row("SOLCD-ACK-01"), row("AMQP-DUR-01")]
+    run_of("a", *held, version="2.9.0")
+    run_of("b", violated("SOLCD-ACK-01"), row("AMQP-DUR-01"), row("EMS-STEP-03"), version="2.10.0")
+    run_of("c", *held, version="2.10.0", protocol="stomp")
+    index = site.write([tmp_path / "runs"], tmp_path / "site").read_text()
+    told = " ".join(re.sub("<[^>]*>", "", index.partition('id="versions"')[2].partition("</section>")[0]).split())
+
+    assert told.endswith("Artemis 2.9.0 to 2.10.0, over amqp SOLCD-ACK-01 ✓ HOLDS became ✗ VIOLATED")
+    assert 2 == told.count(" to ")  # one is of the title
+
+
 def test_what_cannot_be_read_is_named(tmp_path, run_of):
     with pytest.raises(UsageError, match=r"no report\.json in .*: name the folders of runs"):
         site.write([tmp_path], tmp_path / "site")
