@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 
+from conformance.claims import Kind
 from conformance.judge.reasons import count_faults
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.report.phrases import UNTRIED
@@ -79,7 +80,8 @@ _WORDS = {
 class Cell:
     """What rows say together: the worst verdict, and in how many of how many faults (or trials) it was seen.
 
-    Permissions and observations count only where nothing was judged; `of` is then 0.
+    Permissions and observations count only where nothing was judged. What was tried and is not promised is OBSERVED:
+    then `count` is how often it failed. `of` is 0 where nothing could fail.
     """
 
     verdict: Verdict
@@ -89,6 +91,8 @@ class Cell:
     @property
     def word(self) -> str:
         """What to print; empty if there was nothing to try."""
+        if self.verdict is Verdict.OBSERVED and self.of:
+            return "failed" if self.count else "did not fail"
         return _WORDS.get(self.verdict, "")
 
     @property
@@ -98,8 +102,9 @@ class Cell:
 
     @property
     def figure(self) -> str:
-        """`42/42`; empty if nothing was counted."""
-        return f"{self.count:,}/{self.of:,}" if self.of else ""
+        """`42/42`, `0/15 not promised`; empty if nothing was counted."""
+        unpromised = " not promised" if self.verdict is Verdict.OBSERVED else ""
+        return f"{self.count:,}/{self.of:,}{unpromised}" if self.of else ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,7 +124,10 @@ def cell(rows: Iterable[VerdictRow]) -> Cell:
     for word in _JUDGED:
         if any(row.verdict is word for row in open_):
             return _counted(word, [row for row in open_ if row.verdict in _JUDGED])
-    return Cell(next((word for word in _WORDS if any(row.verdict is word for row in open_)), Verdict.NOT_APPLICABLE))
+    found = next((word for word in _WORDS if any(row.verdict is word for row in open_)), Verdict.NOT_APPLICABLE)
+    if found is not Verdict.OBSERVED:
+        return Cell(found)
+    return _counted(found, [row for row in open_ if row.verdict is found and row.kind != Kind.OBSERVATION])
 
 
 def _counted(word: Verdict, judged: Sequence[VerdictRow]) -> Cell:
@@ -129,7 +137,7 @@ def _counted(word: Verdict, judged: Sequence[VerdictRow]) -> Cell:
     for row in judged:
         faults[row.scenario] = max(faults.get(row.scenario, 0), row.faults)
         if row.verdict is word:
-            seen = row.offended_faults if word is Verdict.VIOLATED else row.faults
+            seen = row.offended_faults if word in (Verdict.VIOLATED, Verdict.OBSERVED) else row.faults
             failed[row.scenario] = max(failed.get(row.scenario, 0), seen)
     return Cell(word, sum(failed.values()), sum(faults.values()))
 

@@ -96,7 +96,12 @@ def test_allure(one, place):
 
     assert {("story", "EMS-CLIENT-03"), ("severity", "minor"), ("tag", "permission")} <= labels
     assert {"adapter": False, "version": False, "protocol": False, "seed": True, "folder": True} == excluded
-    assert "Publish 1,300 persistent messages" in result["steps"][0]["name"]
+    assert "1. Publish 1,300 persistent messages" in result["description"]
+    assert (False, True) == ("steps" in result, result["name"].startswith("EMS-CLIENT-03: "))
+    assert ["https://docs.tibco.com"] == [link["url"][:22] for link in result["links"]]
+    environment = (place / "allure-one" / "environment.properties").read_text()
+    assert "broker=Reference broker 0.1.0\n" in environment
+    assert 4 == len(json.loads((place / "allure-one" / "categories.json").read_text()))
     assert "verdict" in {attachment["name"] for attachment in result["attachments"]}
     assert any(attachment["name"].endswith(".log") for attachment in result["attachments"])
 

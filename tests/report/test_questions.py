@@ -36,7 +36,9 @@ def test_each_fault_has_one_failure_model(scenarios):
         ((), "", ""),
         ((row(verdict=Verdict.NOT_APPLICABLE),), "", ""),
         ((row(verdict=Verdict.NOT_TRIED), row(verdict=Verdict.NOT_APPLICABLE)), "not tried", ""),
-        ((row(verdict=Verdict.OBSERVED), row(verdict=Verdict.NOT_TRIED)), "observed", ""),
+        ((row(verdict=Verdict.OBSERVED, kind="observation"), row(verdict=Verdict.NOT_TRIED)), "observed", ""),
+        ((row(verdict=Verdict.OBSERVED),), "did not fail", "0/6 not promised"),
+        ((row(verdict=Verdict.OBSERVED, offended_faults=2),), "failed", "2/6 not promised"),
         ((row(verdict=Verdict.WITNESSED),), "allowed, and seen", ""),
         ((row(faults=30),), "holds", "30/30"),
         # Two claims of one scenario rest on the same faults; another scenario has its own.

@@ -20,7 +20,7 @@ import pytest
 
 from conformance import paths, records, scenario
 from conformance.campaign import Campaign
-from conformance.claims import Claim, Kind
+from conformance.claims import Catalogue, Claim, Kind
 from conformance.errors import CatalogueError
 from conformance.judge.rows import HERE, TrialRecord, Verdict, VerdictRow, replay_in
 from conformance.quoting import visible
@@ -149,24 +149,48 @@ def properties(answer: ClaimAnswer, run: RunRecord) -> list[tuple[str, object]]:
     return [(name, visible(str(value))) for name, value in words.items()]
 
 
-def allure_markers(claim: Claim, title: str) -> list[pytest.MarkDecorator]:
-    """Return the markers of Allure: document, claim, severity and text."""
+def allure_markers(claim: Claim, catalogue: Catalogue) -> list[pytest.MarkDecorator]:
+    """Return the markers of Allure: title, document with its address, claim, and severity."""
     allure: Any = importlib.import_module("allure")  # has no types
 
-    return [
-        allure.feature(title),
+    document = catalogue.document_title(claim)
+    found = [
+        allure.title(f"{claim.id}: {claim.says}"),
+        allure.feature(document),
         allure.story(claim.id),
         allure.severity(_SEVERITY.get(claim.kind, "normal")),
-        allure.description(claim.says),
     ]
+    return [*found, allure.link(url, name=document)] if (url := catalogue.url(claim)) else found
+
+
+_CATEGORIES = (
+    ("The broker violates a claim", ["failed"], "VIOLATED.*"),
+    ("Undecided", ["failed", "skipped"], "(?:Skipped: )?INCONCLUSIVE.*"),
+    ("Not tried, or not applicable", ["skipped"], "(?:Skipped: )?NOT_.*"),
+    ("Errors of the suite", ["broken"], ".*"),
+)
+
+
+def describe_to_allure(run: RunRecord, folder: pathlib.Path) -> None:
+    """Write the environment of the run and the categories of its answers into the folder of Allure's results."""
+    about = {"broker": f"{run.title or run.adapter} {run.version}", "launcher": run.launcher, "protocol": run.protocol}
+    about |= {"client": run.client, "seed": str(run.seed), **run.versions}
+    lines = (f"{name.replace(' ', '_')}={visible(text)}\n" for name, text in about.items())
+    (folder / "environment.properties").write_text("".join(lines), encoding="utf-8")
+    told = [
+        {"name": name, "matchedStatuses": statuses, "messageRegex": f"(?s){words}"}
+        for name, statuses, words in _CATEGORIES
+    ]
+    (folder / "categories.json").write_bytes(msgspec.json.format(msgspec.json.encode(told), indent=1))
 
 
 def report_to_allure(
     row: VerdictRow, run: RunRecord, scenario: Scenario, folder: pathlib.Path, logs: Iterable[pathlib.Path]
 ) -> None:
-    """Give Allure the parameters, steps and attachments of the current test.
+    """Give Allure the parameters, script and attachments of the current test.
 
-    Seed and folder change with every run, so they are excluded from the identity of the test.
+    Seed and folder change with every run, so they are excluded from the identity of the test. The script is a text, and
+    no steps of Allure: the trials that played it had ended before the test began, and may be those of another test.
     """
     allure: Any = importlib.import_module("allure")  # has no types
 
@@ -174,9 +198,8 @@ def report_to_allure(
         allure.dynamic.parameter(name, getattr(row, name))
     allure.dynamic.parameter("seed", run.seed, excluded=True)
     allure.dynamic.parameter("folder", str(folder), excluded=True)
-    for step in steps_in_words(scenario.steps):
-        with allure.step(step):
-            pass
+    script = (f"{number}. {step}" for number, step in enumerate(steps_in_words(scenario.steps), 1))
+    allure.dynamic.description("\n".join([row.says, "", scenario.says, "", *script]))
     verdict = msgspec.json.format(msgspec.json.encode(row), indent=2).decode()
     allure.attach(verdict, "verdict", allure.attachment_type.JSON)
     if any(witness.timeline for witness in row.witnesses):
@@ -283,7 +306,7 @@ class ClaimItem(pytest.Item):
         for word in ("conformance", str(claim.kind), str(claim.scope)):
             item.add_marker(word)
         if front.config.pluginmanager.hasplugin("allure_pytest"):
-            for marker in allure_markers(claim, front.campaign.catalogue.document_title(claim)):
+            for marker in allure_markers(claim, front.campaign.catalogue):
                 item.add_marker(marker)
         return item
 

@@ -246,6 +246,8 @@ class Front:
         self.outcome = self.expected.of(judgement)
         reported = self.expected.in_report(self.outcome)
         self.written = report.write_all(judgement, catalogue, scenario.load(catalogue), self.campaign.folder, reported)
+        if results := self.config.getoption("allure_report_dir", None):
+            claim_tests.describe_to_allure(judgement.run, pathlib.Path(results))
 
     def pytest_terminal_summary(self, terminalreporter: Any) -> None:
         untried = self._lines_of_untried()
