@@ -158,6 +158,12 @@ def options_of(front: str) -> list[Option]:
     return [option for option in OPTIONS if front in option.fronts]
 
 
+def each_run(values: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the values of each run of a command that names several brokers or protocols."""
+    named = [(adapter, word) for adapter in values["adapter"] for word in values["protocol"].split(",")]
+    return [{**values, "adapter": adapter, "protocol": word} for adapter, word in named]
+
+
 def prepare(values: Mapping[str, Any]) -> tuple[Campaign, Expected]:
     """Check every word of a run before anything starts: what it tests, and what the user expects of the verdicts.
 

@@ -832,7 +832,7 @@ def test_the_command_lines_of_the_page_are_known():
     assert 5 == len(lines)
     for words in lines:
         params = cli.commands["run"].make_context("run", words[2:]).params
-        assert adapters.find(params["adapter"]).file.config is not None
+        assert all(adapters.find(name).file.config is not None for name in params["adapter"])
         assert params["config"].is_absolute()
 
 

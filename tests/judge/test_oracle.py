@@ -38,7 +38,7 @@ from conformance.judge.input.packing import OP_CODE, PHASE_CODE, compact
 from conformance.judge.verdict import collect_facts
 
 pytestmark = pytest.mark.spark
-TRIALS, MESSAGES = 60, 25
+TRIALS, MESSAGES = 40, 25
 """Of each kind, and of each trial."""
 
 ANSWERS = (Phase.FAIL, Phase.INFO)

@@ -8,7 +8,7 @@ from conformance import campaign
 from conformance.adapters.launch import ports
 from conformance.errors import LaunchError, UsageError
 from conformance.frontend.cli import cli
-from conformance.frontend.options import prepare
+from conformance.frontend.options import each_run, prepare
 
 OPTIONS = campaign.Options(
     adapter="artemis",
@@ -24,7 +24,7 @@ OPTIONS = campaign.Options(
 def test_command_repeats_the_run():
     first = campaign.prepare(OPTIONS)
     name, *words = shlex.split(campaign.command(first))[1:]
-    again, _ = prepare(cli.commands[name].make_context(name, words).params)
+    again, _ = prepare(*each_run(cli.commands[name].make_context(name, words).params))
 
     assert first.trials == again.trials
     assert (first.options.budget_s, first.selection) == (again.options.budget_s, again.selection)
@@ -47,7 +47,7 @@ def test_command_names_no_folder(tmp_path):
 )
 def test_words_that_no_run_can_have(words, why):
     with pytest.raises(UsageError, match=why):
-        prepare(cli.commands["run"].make_context("run", ["--adapter", "reference", *words]).params)
+        prepare(*each_run(cli.commands["run"].make_context("run", ["--adapter", "reference", *words]).params))
 
 
 @pytest.mark.parametrize("trials", [0, -1])

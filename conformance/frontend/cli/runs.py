@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from conformance.frontend.cli.group import FILE, cli, options, say, terminated, write_report
-from conformance.frontend.options import JUDGE, REPLAY, RUN, UPGRADE, expectations, prepare, run_options
+from conformance.frontend.options import JUDGE, REPLAY, RUN, UPGRADE, each_run, expectations, prepare, run_options
 
 if TYPE_CHECKING:
     from conformance.campaign import Campaign, Watcher
@@ -23,7 +23,7 @@ _TRUST = click.option("--trust", is_flag=True, help="Use the broker files of the
 
 @cli.command("run")
 @options(RUN)
-def run_command(quiet: bool, verbose: bool, adapter: tuple[str, ...], protocol: str, **values: Any) -> int:
+def run_command(quiet: bool, verbose: bool, **values: Any) -> int:
     """Test a broker: record every trial, judge once, write the report.
 
     \b
@@ -48,22 +48,22 @@ def run_command(quiet: bool, verbose: bool, adapter: tuple[str, ...], protocol: 
     answer that the earlier report had. Several brokers or protocols are runs of their own, one after another, in one
     folder with an index; the exit code is that of the worst.
     """
-    asked = [(name, word) for name in adapter for word in protocol.split(",")]
-    if len(asked) == 1:
-        return _run(*prepare({**values, "adapter": asked[0][0], "protocol": asked[0][1]}), quiet, verbose)
-    return _run_each(asked, values, quiet, verbose)
+    runs = each_run(values)
+    if len(runs) == 1:
+        return _run(*prepare(runs[0]), quiet, verbose)
+    return _run_each(runs, values["out"], quiet, verbose)
 
 
-def _run_each(asked: Sequence[tuple[str, str]], values: Mapping[str, Any], quiet: bool, verbose: bool) -> int:
+def _run_each(runs: Sequence[Mapping[str, Any]], out: pathlib.Path | None, quiet: bool, verbose: bool) -> int:
     """Check every run before the first one starts; one that fails does not keep the others from running."""
     from conformance.errors import PRECEDENCE, ConformanceError, ExitCode
     from conformance.report import html, site
 
-    folder = values["out"] or pathlib.Path("runs") / datetime.datetime.now().astimezone().strftime("%Y-%m-%dT%H-%M-%S")
+    folder = out or pathlib.Path("runs") / datetime.datetime.now().astimezone().strftime("%Y-%m-%dT%H-%M-%S")
     each = []
-    for name, word in asked:
-        out = folder / html.anchor(f"{name}-{word}".strip("-"))
-        each.append(prepare({**values, "adapter": name, "protocol": word, "out": out}))
+    for run in runs:
+        name = html.anchor(f"{run['adapter']}-{run['protocol']}".strip("-"))
+        each.append(prepare({**run, "out": folder / name}))
     codes: set[int] = set()
     for prepared, expected in each:
         try:
