@@ -149,16 +149,21 @@ def properties(answer: ClaimAnswer, run: RunRecord) -> list[tuple[str, object]]:
     return [(name, visible(str(value))) for name, value in words.items()]
 
 
-def allure_markers(claim: Claim, catalogue: Catalogue) -> list[pytest.MarkDecorator]:
-    """Return the markers of Allure: title, document with its address, claim, and severity."""
+def allure_markers(claim: Claim, scenario: Scenario, catalogue: Catalogue) -> list[pytest.MarkDecorator]:
+    """Return the markers of Allure: document with its address, claim, severity, and the script.
+
+    The script is a text, and no steps of Allure: the trials that play it end before the test begins, and may be those
+    of another test.
+    """
     allure: Any = importlib.import_module("allure")  # has no types
 
     document = catalogue.document_title(claim)
+    script = (f"{number}. {step}" for number, step in enumerate(steps_in_words(scenario.steps), 1))
     found = [
-        allure.title(f"{claim.id}: {claim.says}"),
         allure.feature(document),
         allure.story(claim.id),
         allure.severity(_SEVERITY.get(claim.kind, "normal")),
+        allure.description("\n".join([claim.says, "", scenario.says, "", *script])),
     ]
     return [*found, allure.link(url, name=document)] if (url := catalogue.url(claim)) else found
 
@@ -184,13 +189,10 @@ def describe_to_allure(run: RunRecord, folder: pathlib.Path) -> None:
     (folder / "categories.json").write_bytes(msgspec.json.format(msgspec.json.encode(told), indent=1))
 
 
-def report_to_allure(
-    row: VerdictRow, run: RunRecord, scenario: Scenario, folder: pathlib.Path, logs: Iterable[pathlib.Path]
-) -> None:
-    """Give Allure the parameters, script and attachments of the current test.
+def report_to_allure(row: VerdictRow, run: RunRecord, folder: pathlib.Path, logs: Iterable[pathlib.Path]) -> None:
+    """Give Allure the parameters and attachments of the current test.
 
-    Seed and folder change with every run, so they are excluded from the identity of the test. The script is a text, and
-    no steps of Allure: the trials that played it had ended before the test began, and may be those of another test.
+    Seed and folder change with every run, so they are excluded from the identity of the test.
     """
     allure: Any = importlib.import_module("allure")  # has no types
 
@@ -198,8 +200,6 @@ def report_to_allure(
         allure.dynamic.parameter(name, getattr(row, name))
     allure.dynamic.parameter("seed", run.seed, excluded=True)
     allure.dynamic.parameter("folder", str(folder), excluded=True)
-    script = (f"{number}. {step}" for number, step in enumerate(steps_in_words(scenario.steps), 1))
-    allure.dynamic.description("\n".join([row.says, "", scenario.says, "", *script]))
     verdict = msgspec.json.format(msgspec.json.encode(row), indent=2).decode()
     allure.attach(verdict, "verdict", allure.attachment_type.JSON)
     if any(witness.timeline for witness in row.witnesses):
@@ -306,7 +306,7 @@ class ClaimItem(pytest.Item):
         for word in ("conformance", str(claim.kind), str(claim.scope)):
             item.add_marker(word)
         if front.config.pluginmanager.hasplugin("allure_pytest"):
-            for marker in allure_markers(claim, front.campaign.catalogue):
+            for marker in allure_markers(claim, parent.scenario, front.campaign.catalogue):
                 item.add_marker(marker)
         return item
 
@@ -315,6 +315,11 @@ class ClaimItem(pytest.Item):
         self.answer = self.front.answer(self)
 
     def runtest(self) -> None:
+        if self.config.pluginmanager.hasplugin(
+            "allure_listener"
+        ):  # not in the set-up, after which Allure names the test
+            row = self.answer.row
+            importlib.import_module("allure").dynamic.title(f"{row.claim}: {row.says}")
         raise_for(self.answer, self.front.campaign.folder, strict=self.front.strict)
 
     def reportinfo(self) -> tuple[pathlib.Path, int, str]:

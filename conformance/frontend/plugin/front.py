@@ -134,7 +134,7 @@ class Front:
         answer = ClaimAnswer(row, self.expected.of(self.judgement), untried=item.name in self._untried)
         item.user_properties += claim_tests.properties(answer, run)
         if self.config.pluginmanager.hasplugin("allure_listener"):
-            claim_tests.report_to_allure(row, run, chosen, self.campaign.folder, self._logs[chosen.id])
+            claim_tests.report_to_allure(row, run, self.campaign.folder, self._logs[chosen.id])
         if row.verdict is Verdict.HARNESS_ERROR:
             raise HarnessError(claim_tests.harness_error(row, self.judgement.trials))
         return answer
