@@ -66,6 +66,8 @@ class AmqpSession(Session):
         self._order: dict[str, int] = {}
         self._senders: dict[str, Any] = {}
         self._receivers: list[Any] = []
+        for_topic = isinstance(job.step, Publish) and job.step.for_topic
+        self._annotations = {symbol("x-opt-jms-dest"): byte(1)} if for_topic else {}  # as the AMQP JMS Mapping says it
         self._unconfirmed: dict[Any, Received] = {}  # by proton's delivery: tags may be any bytes
         self._coordinator = TransactionController(self._attach_coordinator)
         self._enlisted: dict[str, list[Received]] = {}
@@ -110,10 +112,7 @@ class AmqpSession(Session):
         self._order[message] = len(self._order)
         if transaction is not None:
             self._coordinator.enlist(delivery, transaction)
-        step = self._job.step
-        annotations: dict[symbol, object] = {symbol("x-opt-ack-immediately"): True} if immediate else {}
-        if isinstance(step, Publish) and step.for_topic:  # as a client of the AMQP JMS Mapping says it
-            annotations[symbol("x-opt-jms-dest")] = byte(1)
+        annotations = self._annotations | ({symbol("x-opt-ack-immediately"): True} if immediate else {})
         known = {name: self._job.named(message)} if (name := self._job.duplicate_id) else None
         encoded = Message(body=body, id=message, durable=durable, annotations=annotations or None, properties=known)
         encoded.correlation_id = self._correlation(message)
@@ -241,7 +240,7 @@ class AmqpSession(Session):
 
     def _correlation(self, message: str) -> str | int | uuid.UUID | bytes | None:
         """The correlation-id of a message of this trial: a string, a number, a UUID or bytes (section 3.2.4)."""
-        parsed = parse_message(message)
+        parsed = parse_message(message) if self._job.correlated else None
         if parsed is None or parsed[0] not in self._job.correlated:
             return None
         every = (message, ulong(parsed[1]), uuid.uuid5(uuid.NAMESPACE_URL, message), message.encode())
