@@ -205,11 +205,16 @@ def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
     return {name: why for name, why in found.items() if why}
 
 
+def dated_folder(name: str = "") -> pathlib.Path:
+    """Return the folder of a run without --out: `runs/<date>`, or `runs/<date>-NAME`."""
+    stamp = datetime.datetime.now().astimezone().strftime("%Y-%m-%dT%H-%M-%S")
+    return pathlib.Path("runs") / "-".join(filter(None, (stamp, name)))
+
+
 def folder_for(options: Options, adapter: Adapter) -> pathlib.Path:
     """Return the folder of `--out`, or one named by date and broker; `UsageError` if it exists and is not empty."""
     if options.out is None:
-        stamp = datetime.datetime.now().astimezone().strftime("%Y-%m-%dT%H-%M-%S")
-        return pathlib.Path("runs") / f"{stamp}-{adapter.name}"
+        return dated_folder(adapter.name)
     if options.out.exists() and (not options.out.is_dir() or any(options.out.iterdir())):
         raise UsageError(
             f"--out {options.out}: it exists and is not an empty folder; name another",

@@ -162,22 +162,21 @@ class Catalogue(msgspec.Struct, frozen=True):
         """Return the title under which a report groups the claim."""
         if claim.is_expectation:
             return "Expectations of this suite"
-        if claim.source.document == "public":
-            return f"{claim.source.vendor}: {claim.source.title}"
-        entry = self.documents[claim.source.document]
+        entry = self._document(claim.source)
         return f"{entry['vendor']}: {entry['title']}"
 
     def url(self, claim: Claim) -> str:
         """Return the address of the claim's sentence in its document, as a text fragment; empty for an expectation."""
-        source = claim.source
         if claim.is_expectation:
             return ""
+        opening = urllib.parse.quote(claim.source.sentence.removesuffix("...").strip(), safe="")
+        return f"{self._document(claim.source)['url']}#:~:text={opening.replace('-', '%2D')}"
+
+    def _document(self, source: Source) -> dict[str, str]:
+        """Return the entry of a document of the catalogue: a shared one, or a public one by its title."""
         if source.document == "public":
-            entry = next(one for one in self.public_documents if one["title"] == source.title)
-        else:
-            entry = self.documents[source.document]
-        opening = urllib.parse.quote(source.sentence.removesuffix("...").strip(), safe="")
-        return f"{entry['url']}#:~:text={opening.replace('-', '%2D')}"
+            return next(one for one in self.public_documents if one["title"] == source.title)
+        return self.documents[source.document]
 
 
 @functools.cache

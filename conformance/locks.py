@@ -1,7 +1,7 @@
-"""Lock files of temporary folders. The kernel unlocks them when the process ends.
+"""Lock files: of temporary folders, and of what only one process at a time may make.
 
-So the next start can tell the folders of a killed process from those of a living one. This also works across
-containers, and if process ids were reused.
+The kernel unlocks them when the process ends. So the next start can tell the folders of a killed process from those
+of a living one. This also works across containers, and if process ids were reused.
 """
 
 from __future__ import annotations

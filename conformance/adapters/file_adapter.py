@@ -35,6 +35,9 @@ from conformance.ledger import Ledger
 from conformance.scenario import ANSWERED, COPIES, CREATED, FOR_TOPIC, FRAMES, FRESH, MODIFIED, SEVERAL, UNDECLARED
 from conformance.scenario.reading import LAUNCHER_NEEDS
 
+_ELSEWHERE = (ANSWERED, FOR_TOPIC, FRAMES, MODIFIED, SEVERAL, UNDECLARED)
+"""Needs that every broker's file meets; whether four of them can be had depends on the protocol (`campaign`)."""
+
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([.-][A-Za-z0-9.]+)?")
 DURABLE = frozenset({"durable_queues", "send_confirmed"})
 """With these capabilities AMQP 1.0 promises `STORED` (3.2.1, durable), also if the file does not declare it."""
@@ -130,15 +133,7 @@ class FileAdapter:
     def lacks(self, need: str) -> str:
         if self.place.rules is not None:
             return external.why_not(self.place.rules, need)
-        if need in (
-            *LAUNCHER_NEEDS,
-            ANSWERED,
-            FOR_TOPIC,
-            FRAMES,
-            MODIFIED,
-            SEVERAL,
-            UNDECLARED,
-        ):  # four depend on the protocol
+        if need in LAUNCHER_NEEDS or need in _ELSEWHERE:
             return ""
         if need == CREATED:
             made = self.file.external is not None and self.file.external.creates_queues

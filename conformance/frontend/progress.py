@@ -91,7 +91,7 @@ class RunProgress:
         self.alone = BrokerTrials(self._totals[_ALONE])
         self.others: dict[str, BrokerTrials] = {}
         self._waited: list[float] = []
-        self._last, self.total = 0, total
+        self.done, self.total = 0, total
 
     @property
     def _groups(self) -> list[BrokerTrials]:
@@ -100,9 +100,9 @@ class RunProgress:
     def feed(self, progress: Progress) -> None:
         planned, record, now = progress.planned, progress.record, self._clock()
         with self._lock:
-            if progress.done < self._last and not any(group.running for group in self._groups):
+            if progress.done < self.done and not any(group.running for group in self._groups):
                 self._begin(progress.total)
-            self._last = max(self._last, progress.done)
+            self.done = max(self.done, progress.done)
             name = _group(planned)
             known = {"": self.main, _ALONE: self.alone}.get(name)
             group = known or self.others.setdefault(name, BrokerTrials(self._totals[name] or 1))
@@ -141,10 +141,6 @@ class RunProgress:
             if planned.waits_for_liveness:
                 return statistics.fmean(self._waited) - (now - since) if self._waited else None
         return group.left(now)
-
-    @property
-    def done(self) -> int:
-        return self._last
 
     def counts(self) -> str:
         """`67 of 305 trials, 2 void, 1 VIOLATED, 3 HOLDS, about 19 min left`."""
@@ -274,7 +270,7 @@ class Show:
 
     def _say_at(self, progress: Progress, text: str) -> None:
         self._said_at = time.monotonic()
-        left = f"; {self.course.left()}" if progress.done < progress.total and self.course.left() else ""
+        left = f"; {words}" if progress.done < progress.total and (words := self.course.left()) else ""
         self.say(f"{time.monotonic() - self._started:6.1f} s  {progress.done:3}/{progress.total}  {text}{left}")
 
     def _announce(self, planned: Planned, name: str) -> None:

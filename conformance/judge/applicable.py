@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 from conformance.claims import STORED, VENDOR_SURFACES, Claim, Kind, Subject, Value, assumed, spoken, unmet
 from conformance.records import RunRecord, TrialRecord
-from conformance.scenario import Scenario, names_of
+from conformance.scenario import RESENDS, Scenario, names_of
 from conformance.scenario.reading import singles, togethers
 from conformance.scenario.script import (
     Consume,
@@ -48,8 +48,7 @@ def _may_lose(item: Scenario) -> bool:
 
 def _may_repeat(item: Scenario) -> bool:
     """Whether a message may come twice by no fault of the broker. What is sent twice is up to EXPECT-ONCE-01."""
-    resent = any(isinstance(step, Publish) and step.resends for step in singles(item.steps))
-    return resent or _gives_back(item) or _takes_in(item, "dups_ok", "individual_dups_ok")
+    return RESENDS in item.of_client or _gives_back(item) or _takes_in(item, "dups_ok", "individual_dups_ok")
 
 
 def _may_reorder(item: Scenario) -> bool:

@@ -346,9 +346,8 @@ class Publish(_Step, frozen=True):
     new messages it sends those transactions again, with the same duplicate ids, that the publishers since the last
     such step had asked to commit last. `hurries`: the request to commit follows the sends at once, and their answers
     are read with its own. `queues`: the sends go in turn to that many queues; the first is that of the other steps.
-    `correlates`: over AMQP each message has a correlation-id, of the four types that it can have in turn. `for_topic`:
-    over AMQP each message says that it is for a topic.
-    Each goes to all of them in a scenario with `copies_of`.
+    Each goes to all of them in a scenario with `copies_of`. `correlates`: over AMQP each message has a correlation-id,
+    of the four types that it can have in turn. `for_topic`: over AMQP each message says that it is for a topic.
 
     If the broker knows publish windows, the client asks it for `window` and `ack_event_mode` (`per_message`,
     `windowed`, or nothing); each `immediate_every`-th send asks for Ack Immediately. `tells_waits`: each wait for the

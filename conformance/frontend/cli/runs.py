@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import pathlib
 import signal
 from collections.abc import Iterator, Mapping, Sequence
@@ -56,10 +55,11 @@ def run_command(quiet: bool, verbose: bool, **values: Any) -> int:
 
 def _run_each(runs: Sequence[Mapping[str, Any]], out: pathlib.Path | None, quiet: bool, verbose: bool) -> int:
     """Check every run before the first one starts; one that fails does not keep the others from running."""
+    from conformance import campaign
     from conformance.errors import PRECEDENCE, ConformanceError, ExitCode
     from conformance.report import html, site
 
-    folder = out or pathlib.Path("runs") / datetime.datetime.now().astimezone().strftime("%Y-%m-%dT%H-%M-%S")
+    folder = out or campaign.dated_folder()
     each = []
     for run in runs:
         name = html.anchor(f"{run['adapter']}-{run['protocol']}".strip("-"))
