@@ -78,6 +78,16 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     floor_seconds: float = 0.0
     seconds: float = 0.0
 
+    @property
+    def product(self) -> str:
+        """`Apache ActiveMQ Artemis 2.56.0`."""
+        return f"{self.title or self.adapter} {self.version}"
+
+    @property
+    def over(self) -> str:
+        """`amqp`, or `jms through Apache Qpid JMS 2.10.0`."""
+        return f"{self.protocol} through {self.client}" if self.vendor else self.protocol
+
 
 class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One trial: its script, its arm, and whether the suite itself failed in it.

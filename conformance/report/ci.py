@@ -11,16 +11,16 @@ import json
 import os
 import re
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from conformance import __version__
 from conformance.claims import Catalogue
-from conformance.judge.rows import HERE, Judgement, Verdict, VerdictRow, replay_in
+from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.quoting import visible
 from conformance.report import model, questions
 from conformance.report.model import Expectations
-from conformance.report.phrases import MEANINGS
+from conformance.report.phrases import MEANINGS, gravity, row_words
 
 SUMMARY_BYTES = 1 << 20
 """GitHub shows no larger summary of a step."""
@@ -73,32 +73,18 @@ def _status(row: VerdictRow, expected: Expectations | None) -> str:
     return "skipped" if row.verdict in _NO_ANSWER else "passed"
 
 
-def _rows(judgement: Judgement) -> Iterator[VerdictRow]:
+def _rows(judgement: Judgement) -> list[VerdictRow]:
     """Rows of the broker, the worst first; those without a trial last."""
-    order = list(MEANINGS)
-    yield from sorted(judgement.rows, key=lambda row: order.index(row.verdict))
+    return sorted(judgement.rows, key=lambda row: gravity(row.verdict))
 
 
 def _properties(row: VerdictRow, judgement: Judgement) -> dict[str, str]:
-    run = judgement.run
-    again = replay_in(row.replay, HERE)
-    found = {
-        "claim": row.claim,
-        "document": row.document,
-        "section": row.section,
-        "adapter": f"{run.adapter}@{run.version}",
-        "protocol": row.protocol,
-        "client": row.client,
-        "fault": row.fault,
-        "seed": str(run.seed),
-        "verdict": row.graded,
-        "replay": again,
-    }
-    return {name: text for name, text in found.items() if text}
+    more = {"client": row.client, "seed": str(judgement.run.seed), "verdict": row.graded, "replay": row.replay}
+    return {name: text for name, text in (row_words(row) | more).items() if text}
 
 
 def _junit(judgement: Judgement, expected: Expectations | None) -> str:
-    run, rows = judgement.run, list(_rows(judgement))
+    run, rows = judgement.run, _rows(judgement)
     statuses = [_status(row, expected) for row in rows]
     suite = ET.Element(
         "testsuite",
@@ -134,7 +120,7 @@ def _xml(text: str) -> str:
 
 def _ctrf(judgement: Judgement, expected: Expectations | None) -> dict[str, object]:
     """Return the report in the Common Test Report Format, version 0.0.0 of its schema; times in milliseconds."""
-    run, rows = judgement.run, list(_rows(judgement))
+    run, rows = judgement.run, _rows(judgement)
     words = {"failed": "failed", "error": "other", "skipped": "skipped", "passed": "passed"}
     tests = [
         {
@@ -163,7 +149,7 @@ def markdown(judgement: Judgement, catalogue: Catalogue, expected: Expectations 
     """Return the summary of a step: headline, six questions, then the rows, the worst first, within 1 MiB."""
     run = judgement.run
     head = [
-        f"## {_md(run.title or run.adapter)} {_md(run.version)} over {_md(run.protocol)}",
+        f"## {_md(run.product)} over {_md(run.over)}",
         f"**{_md(model.headline(judgement, catalogue, expected))}**",
         _md(questions.sentence(judgement)),
         f"| | {' | '.join(questions.MODELS)} |\n{'|---' * (1 + len(questions.MODELS))}|",

@@ -106,10 +106,11 @@ def in_range(version: str, bounds: str) -> bool:
     (True, False, True)
     """
     found = [_BOUND.fullmatch(part.strip()) for part in bounds.split(",") if part.strip()]
-    return all(match and _COMPARE[match[1]](_numbers(version), _numbers(match[2])) for match in found)
+    return all(match and _COMPARE[match[1]](version_numbers(version), version_numbers(match[2])) for match in found)
 
 
-def _numbers(version: str) -> tuple[int, ...]:
+def version_numbers(version: str) -> tuple[int, ...]:
+    """The numbers of a version, by which versions compare: 2.60 is 2.60.0."""
     leading = re.match(r"\d+(\.\d+)*", version)
     numbers = [int(number) for number in leading[0].split(".")] if leading else []
     while numbers and not numbers[-1]:

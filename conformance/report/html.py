@@ -1,6 +1,7 @@
 """Write one self-contained page: no external resource, all foreign text escaped, complete without its one script.
 
-The template `reports/report.html.j2` holds the order of the page; this module gives it data and phrases.
+The template `reports/report.html.j2` holds the order of the page, and `reports/cells.html.j2` what it shares with the
+site; this module gives it data and phrases.
 """
 
 from __future__ import annotations
@@ -39,7 +40,6 @@ class ClaimView:
     subject: str
     claim: Claim | None
     rows: tuple[VerdictRow, ...]
-    answer: questions.Cell
     line: questions.Line
     url: str
     reason: str
@@ -154,7 +154,6 @@ def _claim_view(
         subject=claim.subject if claim else rows[0].subject,
         claim=claim,
         rows=tuple(model.tried(rows)),
-        answer=questions.cell(rows),
         line=questions.line(claim_id, rows),
         url=catalogue.url(claim) if claim else "",
         reason="; ".join(reasons) if rows else silent,
@@ -168,7 +167,7 @@ def _document(title: str, views: Sequence[ClaimView]) -> DocumentView:
         if view.rows:
             groups["answered"].append(view)
         else:
-            only = view.answer.verdict is Verdict.NOT_APPLICABLE and view.line.rows
+            only = {row.verdict for row in view.line.rows} == {Verdict.NOT_APPLICABLE}
             groups["not_applicable" if only else "not_tried"].append(view)
     url = next((view.url.partition("#")[0] for view in views), "")
     return DocumentView(title, url, *(tuple(group) for group in groups.values()))
@@ -261,6 +260,7 @@ def environment() -> jinja2.Environment:
         "control": phrases.control_words,
         "bound": phrases.bound_words,
         "timeline": timeline,
+        "gravity": phrases.gravity,
         "to_decide": phrases.command_to_decide,
         "ending": pictures.ending,
         "lanes": pictures.lanes,

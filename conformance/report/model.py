@@ -18,7 +18,7 @@ from conformance import __version__
 from conformance.claims import Catalogue, Kind, Scope, Subject
 from conformance.judge.exits import exit_code
 from conformance.judge.rows import Judgement, RunRecord, TrialRecord, Verdict, VerdictRow
-from conformance.report.phrases import MEANINGS, UNTRIED, exposure_words, plural
+from conformance.report.phrases import UNTRIED, exposure_words, gravity, plural
 
 
 class Standing(enum.StrEnum):
@@ -202,9 +202,8 @@ def schema_text() -> str:
 
 def tried(rows: Iterable[VerdictRow]) -> list[VerdictRow]:
     """Return the rows with a trial, the worst verdict first, and last those that a stronger scenario has decided."""
-    order = list(MEANINGS)
     found = (row for row in rows if row.verdict not in UNTRIED)
-    return sorted(found, key=lambda row: (bool(row.decided_by), order.index(row.verdict)))
+    return sorted(found, key=lambda row: (bool(row.decided_by), gravity(row.verdict)))
 
 
 def answers(judgement: Judgement, catalogue: Catalogue | None = None) -> dict[str, Verdict]:

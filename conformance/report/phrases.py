@@ -130,6 +130,18 @@ def exit_means(judgement: Judgement) -> str:
     return with_errors(EXIT_MEANS[code], code, judgement)
 
 
+def row_words(row: VerdictRow) -> dict[str, str]:
+    """Return what a test result of another format says of a row, by name."""
+    names = "claim kind scope document section adapter version protocol mode fault verdict"
+    words = {name: str(getattr(row, name)) for name in names.split()}
+    return {**words, "exposure": exposure_words(row.exposure), "control": control_words(row.control)}
+
+
+def gravity(word: Verdict) -> int:
+    """Return the place of a verdict in a report: the worst is 0."""
+    return list(MEANINGS).index(word)
+
+
 _OF_SELECTION = ("--claims", "--trials", "--seed", "--budget", "--out")
 """Options with a value that a run to decide one claim does not take over."""
 

@@ -73,16 +73,17 @@ def lanes(witness: Witness) -> Markup:
 def _event(event: Mapping[str, Any], names: Sequence[str], y: int, width: int, gap_ms: float | None) -> list[Markup]:
     x = _x(names.index(str(event.get("process", ""))))
     op, phase = str(event.get("op", "")), str(event.get("phase", ""))
-    said = " ".join(filter(None, (op, phase, str(event.get("detail", "")) if op in ("broker", "drain") else "")))
+    detail = str(event.get("detail", "")) if op in ("broker", "drain", "fault") else ""
     parts = [Markup('<text x="0" y="{}">{:,.1f} ms</text>').format(y + 4, float(event.get("at_ms", 0.0)))]
     if op == "fault":
-        said = " ".join(filter(None, (op, phase, str(event.get("detail", "")).partition(",")[0])))
+        detail = detail.partition(",")[0]
         parts.append(Markup('<rect x="{}" y="{}" width="{}" height="{}"/>').format(TIME, y - 10, width - TIME, ROW - 2))
     if gap_ms is not None and gap_ms > _PAUSE_MS:
         parts.append(Markup('<line x1="0" x2="{}" y1="{}" y2="{}" class="gap"/>').format(width, y - 11, y - 11))
     parts.append(
         Markup('<circle cx="{}" cy="{}" r="5" class="{}"/>').format(x, y, "open" if phase == "invoke" else "full")
     )
+    said = " ".join(filter(None, (op, phase, detail)))
     return [*parts, Markup('<text x="{}" y="{}">{}</text>').format(x + 9, y + 4, _short(said))]
 
 

@@ -10,7 +10,6 @@ import dataclasses
 import itertools
 import json
 import pathlib
-import re
 import shutil
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -20,6 +19,7 @@ import msgspec
 from conformance.errors import UsageError
 from conformance.judge.rows import Judgement, Verdict
 from conformance.report import html, model, phrases, questions
+from conformance.report.expectations import version_numbers
 from conformance.report.questions import Cell
 
 _COLOURS = {Verdict.HOLDS: "#0f6b3a", Verdict.VIOLATED: "#a11212", Verdict.HARNESS_ERROR: "#5b2a8c"}
@@ -36,23 +36,12 @@ class RunView:
     answers: tuple[Cell, ...]
     words: dict[str, Verdict]
 
-    @property
-    def name(self) -> str:
-        """`Apache Artemis 2.56.0`."""
-        return f"{self.report.run.title or self.report.run.adapter} {self.report.run.version}"
-
-    @property
-    def over(self) -> str:
-        """`amqp`, or `jms through qpid-jms`."""
-        run = self.report.run
-        return f"{run.protocol} through {run.client}" if run.vendor else run.protocol
-
     def tried(self, claim: str) -> bool:
         return self.words.get(claim, Verdict.NOT_TRIED) not in phrases.UNTRIED
 
     @property
     def worst(self) -> Verdict:
-        return min(self.words.values(), key=list(phrases.MEANINGS).index, default=Verdict.NOT_TRIED)
+        return min(self.words.values(), key=phrases.gravity, default=Verdict.NOT_TRIED)
 
     @property
     def badge(self) -> str:
@@ -73,10 +62,10 @@ def changes(runs: Sequence[RunView]) -> list[Change]:
     """Return what changed from version to version: claims that both runs have tried, with another answer."""
     of: dict[tuple[str, str], list[RunView]] = {}
     for run in runs:
-        of.setdefault((run.report.run.adapter, run.over), []).append(run)
+        of.setdefault((run.report.run.adapter, run.report.run.over), []).append(run)
     found = []
     for versions in of.values():
-        ordered = sorted(versions, key=lambda run: [int(part) for part in re.findall(r"\d+", run.report.run.version)])
+        ordered = sorted(versions, key=lambda run: version_numbers(run.report.run.version))
         for before, after in itertools.pairwise(ordered):
             both = [name for name in before.words if before.tried(name) and after.tried(name)]
             differ = [(name, before.words[name], after.words[name]) for name in sorted(both)]

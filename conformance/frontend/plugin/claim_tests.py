@@ -28,7 +28,7 @@ from conformance.records import RunRecord
 from conformance.report.expectations import ExpectationOutcome
 from conformance.report.html import timeline
 from conformance.report.model import STANDING_TEXTS, Standing, is_undecided
-from conformance.report.phrases import control_words, exposure_words, steps_in_words
+from conformance.report.phrases import row_words, steps_in_words
 from conformance.scenario import Scenario
 
 EVENTS = 40
@@ -127,23 +127,7 @@ def harness_error(row: VerdictRow, trials: Iterable[TrialRecord]) -> str:
 
 
 def properties(answer: ClaimAnswer, run: RunRecord) -> list[tuple[str, object]]:
-    row = answer.row
-    words = {
-        "claim": row.claim,
-        "kind": row.kind,
-        "scope": row.scope,
-        "document": row.document,
-        "section": row.section,
-        "adapter": row.adapter,
-        "version": row.version,
-        "protocol": row.protocol,
-        "mode": row.mode,
-        "fault": row.fault,
-        "seed": run.seed,
-        "verdict": row.verdict,
-        "exposure": exposure_words(row.exposure),
-        "control": control_words(row.control),
-    }
+    words = {**row_words(answer.row), "seed": run.seed}
     if answer.lines:
         words["expected"] = "; ".join(answer.lines)
     return [(name, visible(str(value))) for name, value in words.items()]
@@ -178,7 +162,7 @@ _CATEGORIES = (
 
 def describe_to_allure(run: RunRecord, folder: pathlib.Path) -> None:
     """Write the environment of the run and the categories of its answers into the folder of Allure's results."""
-    about = {"broker": f"{run.title or run.adapter} {run.version}", "launcher": run.launcher, "protocol": run.protocol}
+    about = {"broker": run.product, "launcher": run.launcher, "protocol": run.protocol}
     about |= {"client": run.client, "seed": str(run.seed), **run.versions}
     lines = (f"{name.replace(' ', '_')}={visible(text)}\n" for name, text in about.items())
     (folder / "environment.properties").write_text("".join(lines), encoding="utf-8")
@@ -315,10 +299,8 @@ class ClaimItem(pytest.Item):
         self.answer = self.front.answer(self)
 
     def runtest(self) -> None:
-        if self.config.pluginmanager.hasplugin(
-            "allure_listener"
-        ):  # not in the set-up, after which Allure names the test
-            row = self.answer.row
+        if self.config.pluginmanager.hasplugin("allure_listener"):
+            row = self.answer.row  # here, because Allure names the test when the set-up has ended
             importlib.import_module("allure").dynamic.title(f"{row.claim}: {row.says}")
         raise_for(self.answer, self.front.campaign.folder, strict=self.front.strict)
 
