@@ -100,8 +100,8 @@ def page(
             questions=questions.lines(judgement),
             sentence=questions.sentence(judgement),
             models=list(questions.MODELS),
-            documents=documents(judgement.rows, judgement, catalogue),
-            self_checks=documents(judgement.self_checks, judgement, catalogue),
+            documents=documents(judgement, catalogue, ours=False),
+            self_checks=documents(judgement, catalogue, ours=True),
             scenarios=scenario_views(judgement, scenarios),
             untried=[item.id for item in scenarios.values() if item.id not in _with_trials(judgement)],
             exit_means=expected.means if expected else phrases.exit_means(judgement),
@@ -121,17 +121,16 @@ def _marks(row: VerdictRow, judgement: Judgement, catalogue: Catalogue, expected
     return [*found, "not promised by this product"] if model.not_promised(row, judgement.run, catalogue) else found
 
 
-def documents(rows: Sequence[VerdictRow], judgement: Judgement, catalogue: Catalogue) -> list[DocumentView]:
-    """Return by source document every claim of these rows, and the claims of the catalogue that have no row elsewhere.
+def documents(judgement: Judgement, catalogue: Catalogue, *, ours: bool) -> list[DocumentView]:
+    """Return by source document the claims about the broker, or those about the suite's own session (`ours`).
 
-    What is about the suite's own session stands with the self-checks, and all else with the broker's rows.
+    A claim of the catalogue without a row stands where its subject belongs.
     """
     by_claim: dict[str, list[VerdictRow]] = {}
-    for row in rows:
+    for row in judgement.self_checks if ours else judgement.rows:
         by_claim.setdefault(row.claim, []).append(row)
     grouped: dict[str, list[ClaimView]] = {}
     elsewhere = {row.claim for row in judgement.rows + judgement.self_checks} - by_claim.keys()
-    ours = rows is judgement.self_checks
     others = [one.id for one in catalogue.claims.values() if (one.subject is Subject.SESSION) == ours]
     for claim_id in [one for one in dict.fromkeys([*others, *by_claim]) if one not in elsewhere]:
         claim, rows = catalogue.claims.get(claim_id), by_claim.get(claim_id, [])

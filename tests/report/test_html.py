@@ -210,10 +210,12 @@ def test_characters_that_a_browser_obeys_are_spelled_out(page_of):
 
 
 @pytest.mark.parametrize("changes", [{}, {"finished": False}, {"finished": False, "interrupted": True}])
-def test_a_run_without_anything_has_a_page(page_of, changes):
+def test_a_run_without_anything_has_a_page(catalogue, page_of, changes):
     page = page_of(judgement(**changes))
 
     assert ("Nothing was tried." in page.text, []) == (True, page.unbalanced)
+    assert len(page.ids) == len(set(page.ids))
+    assert set() == {f"claim-{claim}" for claim in catalogue.claims} - set(page.ids)
 
 
 def test_a_scenario_that_this_version_does_not_have(catalogue):
