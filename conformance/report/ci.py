@@ -57,12 +57,17 @@ def announce(
     if environment.get("GITHUB_ACTIONS") != "true":
         return []
     failed = [row for row in _rows(judgement) if _status(row, expected) == "failed"][:_ANNOTATIONS]
-    return [f"::error title={_data(row.claim)} violated::{_data(row.says)} {_data(row.reason)}" for row in failed]
+    return [f"::error title={_title(row.claim)} violated::{_data(row.says)} {_data(row.reason)}" for row in failed]
+
+
+def _title(text: str) -> str:
+    """Encode a property of a workflow command, which a colon or a comma would end."""
+    return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def _data(text: str) -> str:
-    """Encode text of a workflow command: a line of it must not be another command."""
-    return visible(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A").replace(":", "%3A")
+    """Encode the message of a workflow command: a line of it must not be another command."""
+    return visible(text).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _status(row: VerdictRow, expected: Expectations | None) -> str:
