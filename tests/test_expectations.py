@@ -8,8 +8,9 @@ from verdict_rows import judgement, row
 
 from conformance import claims
 from conformance.errors import ExitCode, UsageError
+from conformance.frontend.cli import cli
 from conformance.report import model
-from conformance.report.expectations import Expect, Expected, Known, read_baseline, read_known
+from conformance.report.expectations import Expect, Expected, Known, read_known, read_report
 
 TODAY = datetime.date(2026, 11, 21)
 KNOWN = Known(
@@ -289,7 +290,29 @@ def test_files_that_are_not_there(tmp_path):
     with pytest.raises(UsageError, match=r"--known-failures .*: No such file"):
         read_known(tmp_path / "known.toml", claims.load())
     with pytest.raises(UsageError, match=r"--baseline .*: No such file"):
-        read_baseline(tmp_path / "report.json")
+        read_report(tmp_path / "report.json", option="--baseline")
+
+
+def test_two_runs_are_compared(tmp_path, capsys):
+    """The later one against the earlier one; nothing is said of what has the same answer in both."""
+    for name, found in (("a", row("HOLDS", "SOLCD-ACK-01")), ("b", row("VIOLATED", "SOLCD-ACK-01"))):
+        (tmp_path / name).mkdir()
+        model.write_json(judgement(found, row("HOLDS")), tmp_path / name / "report.json")
+
+    def diff(*names):
+        code = cli.main(["diff", *(str(tmp_path / name) for name in names)], standalone_mode=False)
+        before, after, *lines, means = capsys.readouterr().out.splitlines()
+        assert (True, True) == (before.startswith("before: Apache Artemis"), after.startswith("after: Apache Artemis"))
+        assert means.startswith(f"exit code {code}: ")
+        return code, lines
+
+    changed = "SOLCD-ACK-01 in killed:"
+    assert (1, [f"regressions: {changed} HOLDS in the baseline, VIOLATED now"]) == diff("a", "b")
+    assert (0, [f"improvements: {changed} VIOLATED in the baseline, HOLDS now"]) == diff("b", "a")
+    assert (0, [f"not new: {changed} VIOLATED in the baseline, VIOLATED now"]) == diff("b", "b/report.json")
+    assert (0, ["no claim has another answer"]) == diff("a", "a")
+    with pytest.raises(UsageError, match="c: No such file"):
+        diff("a", "c")
 
 
 def test_a_baseline_is_a_report_or_its_folder(tmp_path):
@@ -297,6 +320,6 @@ def test_a_baseline_is_a_report_or_its_folder(tmp_path):
     model.write_json(judgement(row()), tmp_path / "report.json")
     (tmp_path / "odd.json").write_text("{}")
 
-    assert read_baseline(tmp_path) == read_baseline(tmp_path / "report.json")
+    assert read_report(tmp_path) == read_report(tmp_path / "report.json")
     with pytest.raises(UsageError, match=r"odd\.json"):
-        read_baseline(tmp_path / "odd.json")
+        read_report(tmp_path / "odd.json")

@@ -22,7 +22,7 @@ from conformance.followup.upgrade.broker import FailedUpgradeStart, UpgradeAdapt
 from conformance.followup.upgrade.runs import UpgradeExpected, UpgradeRequest, hands_over
 from conformance.ledger import Ledger
 from conformance.report import model
-from conformance.report.expectations import read_baseline
+from conformance.report.expectations import read_report
 from conformance.report.model import Standing
 from conformance.run import artifacts, readiness_probe
 from conformance.scenario.reading import unrolled
@@ -347,7 +347,7 @@ def regression(tmp_path_factory):
 def test_a_new_version_that_forgets(regression):
     """Exit 1; the old version alone holds, and both reports are there."""
     done, out = regression
-    before, after = read_baseline(out / "before"), read_baseline(out)
+    before, after = read_report(out / "before"), read_report(out)
     record = json.loads((out / "upgrade.json").read_text())
 
     assert 1 == done.returncode, done.stdout + done.stderr
@@ -466,7 +466,7 @@ def test_a_new_version_that_refuses_the_data(regression, conformance, tmp_path):
     done = conformance(
         "upgrade", "--from", "reference", "--to", file, *STANDING_TEXTS, "--baseline", out / "before", "--out", "o"
     )
-    report = read_baseline(tmp_path / "o")
+    report = read_report(tmp_path / "o")
 
     assert 1 == done.returncode, done.stdout + done.stderr
     assert "DID NOT START in 3 trials" in done.stdout

@@ -155,13 +155,13 @@ def _known_words(what: str, words: Iterable[str], known: Iterable[str]) -> None:
             raise UsageError.unknown(noun, word, known).within(where)
 
 
-def read_baseline(path: pathlib.Path) -> Report:
-    """Read an earlier `report.json`, or the one in a folder; raises `UsageError` if there is none."""
+def read_report(path: pathlib.Path, *, option: str = "") -> Report:
+    """Read an earlier `report.json`, or the one in a folder; raises `UsageError`, with the option, if there is none."""
     file = path / "report.json" if path.is_dir() else path
     try:
         return model.read_json(file)
     except (OSError, msgspec.MsgspecError, RecursionError) as error:
-        raise UsageError(f"--baseline {path}: {_line(error)}", code="not-read", file=path) from error
+        raise UsageError(f"{option} {path}: {_line(error)}".strip(), code="not-read", file=path) from error
 
 
 def check_baseline(baseline: Report | None, *, adapter: str, protocol: str) -> None:
@@ -260,7 +260,7 @@ class Expected:
         """Read and check every file and option; raises `UsageError`, one line."""
         return cls(
             known=read_known(known_failures, catalogue) if known_failures else (),
-            baseline=read_baseline(baseline) if baseline else None,
+            baseline=read_report(baseline, option="--baseline") if baseline else None,
             require_tried=tuple(claim.id for claim in claims.select(require_tried, catalogue)),
         )
 

@@ -162,6 +162,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     trials: tuple[TrialRecord, ...]
     expectations: Expectations | None = None
 
+    @property
+    def judgement(self) -> Judgement:
+        return Judgement(run=self.run, rows=self.verdicts, self_checks=self.self_checks, trials=self.trials)
+
 
 def report(judgement: Judgement, catalogue: Catalogue | None = None, expected: Expectations | None = None) -> Report:
     """Return the whole report as data; with the catalogue, claims without a row are counted as not tried."""

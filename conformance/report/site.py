@@ -17,7 +17,7 @@ from typing import NamedTuple
 import msgspec
 
 from conformance.errors import UsageError
-from conformance.judge.rows import Judgement, Verdict
+from conformance.judge.rows import Verdict
 from conformance.report import html, model, phrases, questions
 from conformance.report.expectations import version_numbers
 from conformance.report.questions import Cell
@@ -110,12 +110,11 @@ def _read(path: pathlib.Path) -> RunView:
         report = model.read_json(path)
     except (msgspec.DecodeError, OSError) as error:
         raise UsageError(f"{path}: {error}; `conformance judge {path.parent}` writes it again") from error
-    found = Judgement(run=report.run, rows=report.verdicts, self_checks=report.self_checks, trials=report.trials)
-    answers = tuple(questions.cell(line.rows) for line in questions.lines(found))
+    answers = tuple(questions.cell(line.rows) for line in questions.lines(report.judgement))
     run = report.run
     parts = (run.adapter, run.version, f"{run.protocol}-{run.vendor}" if run.vendor else run.protocol)
     address = "/".join(html.anchor(part) for part in parts)
-    return RunView(path.parent, address, report, answers, model.answers(found))
+    return RunView(path.parent, address, report, answers, model.answers(report.judgement))
 
 
 def _write_run(run: RunView, folder: pathlib.Path) -> None:

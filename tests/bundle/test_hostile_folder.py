@@ -277,7 +277,7 @@ def test_brackets_without_end(tmp_path):
     for error, read in (
         (HistoryError, lambda: records.read(deep, records.RunRecord)),
         (HistoryError, lambda: history.read(deep)),
-        (UsageError, lambda: expectations.read_baseline(deep)),
+        (UsageError, lambda: expectations.read_report(deep)),
         (UsageError, lambda: expectations.read_known(table, claims.load())),
         (UsageError, lambda: adapters.find(str(table))),
         (UsageError, lambda: adapters.find(f"reference:external={table}")),

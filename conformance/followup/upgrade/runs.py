@@ -173,7 +173,7 @@ def _baseline(request: UpgradeRequest, whole: Campaign) -> Report | None:
     """Read the user's report about the old version; `UsageError` if it is about another."""
     if request.baseline is None:
         return None
-    report = expectations.read_baseline(request.baseline)
+    report = expectations.read_report(request.baseline, option="--baseline")
     expectations.check_baseline(report, adapter=whole.adapter.name, protocol=whole.selection.protocol)
     if report.run.version != whole.adapter.version:
         raise UsageError(

@@ -199,6 +199,31 @@ def report_command(folders: tuple[pathlib.Path, ...], out: pathlib.Path) -> int:
     return 0
 
 
+@cli.command("diff")
+@click.argument("before", type=FILE)
+@click.argument("after", type=FILE)
+def diff_command(before: pathlib.Path, after: pathlib.Path) -> int:
+    """Compare two runs of one broker over one protocol: folders, or files report.json.
+
+    \b
+    conformance diff runs/2026-11-21T10-00-00-artemis runs/2026-11-22T09-00-00-artemis
+    conformance diff site/artemis/2.44.0/amqp/report.json site/artemis/2.56.0/amqp/report.json
+
+    The exit code is 1 if AFTER violates a claim that BEFORE does not violate, and 2 if it leaves a claim undecided or
+    untried that BEFORE has decided.
+    """
+    from conformance.report.expectations import Expected, read_report
+
+    reports = [read_report(path) for path in (before, after)]
+    found = Expected(baseline=reports[0]).of(reports[1].judgement)
+    for word, run in zip(("before", "after"), (report.run for report in reports), strict=True):
+        say(f"{word}: {run.product} over {run.over}, {run.started}")
+    for line in found.lines or ["no claim has another answer"]:
+        say(line)
+    say(f"exit code {found.exit_code.value}: {found.expectations.means}")
+    return found.exit_code
+
+
 @cli.command("replay")
 @click.argument("run", type=FILE)
 @click.option("--scenario", required=True, metavar="NAME", help="The scenario, as the report names it.")
