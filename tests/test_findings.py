@@ -76,7 +76,7 @@ ON_RABBITMQ = {
     ],
 }
 STARTED_THERE = {
-    "rabbitmq_quorum_queue_forgotten.py": [
+    "rabbitmq_new_queue_forgotten.py": [
         "killed 0 s after the last confirm: 0 of 10 came back, and nothing for 30 s",
         "killed 3 s after the last confirm: 10 of 10 came back",
     ],

@@ -73,6 +73,14 @@ def test_four_has_an_amqp_of_its_own() -> None:
     assert older["stomp"] == newer["stomp"]
 
 
+def test_only_before_khepri_the_name_of_a_classic_queue_is_waited_for() -> None:
+    files = [adapters.find(f"rabbitmq@{version}:docker").file for version in ("3.10.8", "4.0.5", "4.3.6")]
+    kinds = [file.settings["queue_type"].choices for file in files]
+
+    assert [choices["classic"].stored is not None for choices in kinds] == [True, True, False]
+    assert all(choices["quorum"].stored for choices in kinds)
+
+
 def test_a_container_has_any_version() -> None:
     assert fetch.installed_version(finding("3.9"), "4.1", native=False) == "4.1"
     assert fetch.installed_version(finding("3.9"), None, native=False) == RABBITMQ.file.default_version

@@ -205,6 +205,12 @@ def test_no_message_goes_to_a_queue_that_a_kill_would_take(make: Make, kind: str
     assert [kind == "late"] == seen
 
 
+def test_a_queue_that_no_restart_keeps_is_not_waited_for(make: Make) -> None:
+    rules = f'{STORED}[queues]\nmethod = "command"\ncommand = ["true"]\nlasting = "false"\n'
+
+    assert make("amqp(said['amqp'])", "", rules, command=COMMAND, kind="late").start() > 0
+
+
 def test_the_queue_that_is_not_stored_is_told(make: Make) -> None:
     """One whose name only begins like it is another."""
     broker = make(f"{STORES}\nstore('q1', 'q20'); amqp(said['amqp'])", "", STORED, command=COMMAND, kind="late")

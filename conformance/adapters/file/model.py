@@ -233,6 +233,11 @@ def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, A
 
     >>> laid_over({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}})
     {'a': {'b': 3, 'c': 2}}
+
+    `false` in the place of a table takes it away.
+
+    >>> laid_over({"a": {"b": 1}}, {"a": False})
+    {'a': None}
     """
     merged = dict(below)
     for key, value in above.items():
@@ -240,7 +245,7 @@ def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, A
         if isinstance(old, Mapping) and isinstance(value, Mapping):
             merged[key] = laid_over(old, value)
         else:
-            merged[key] = value
+            merged[key] = None if isinstance(old, Mapping) and value is False else value
     return merged
 
 

@@ -24,6 +24,7 @@ from conformance.adapters.file.reading import uses
 from conformance.adapters.file.settings import stored
 from conformance.adapters.launch import ports
 from conformance.adapters.launch.plan import Plan
+from conformance.adapters.launch.queue_declaration import lasting
 
 
 class WrongProtocolError(Exception):
@@ -74,7 +75,9 @@ class Readiness:
         return self.unreached() or self._http()
 
     def unstored(self) -> str:
-        """Describe the first declared queue that a kill would lose; empty if there is none."""
+        """Describe the first declared queue that a kill would lose; empty if there is none, or if none is to last."""
+        if not lasting(self._plan):
+            return ""
         for key, wanted in stored(self._plan.source.file, self._plan.settings).items():
             held = [file.read_bytes() for file in pathlib.Path(self._plan.words["data_dir"]).glob(wanted.files)]
             for queue in self._plan.queues:
