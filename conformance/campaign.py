@@ -290,10 +290,11 @@ def _reach(campaign: Campaign, ledger: Ledger, written: RunWriter, watcher: Watc
 
 
 def _spark(campaign: Campaign, planned: Sequence[Planned]) -> judge.StartingSession:
-    """Start Spark with the checks of these trials, or only on demand if there are none."""
-    played = dict.fromkeys(trial.script.id for trial in planned)
-    checks = list(names_used(campaign.scenarios[name] for name in played))
-    return judge.start_in_background(functools.partial(warm_up, used=checks)) if checks else judge.start_when_asked()
+    """Start Spark and warm it up with the checks of the first of these trials, or only on demand if there are none."""
+    first = next((campaign.scenarios[trial.script.id] for trial in planned), None)
+    if first is None:
+        return judge.start_when_asked()
+    return judge.start_in_background(functools.partial(warm_up, used=list(names_used([first]))))
 
 
 _BATCH_S = 30.0

@@ -15,7 +15,7 @@ from conformance.history import Op, Phase, message_id, parse_message
 from conformance.judge import rules
 from conformance.judge.input import folder
 from conformance.judge.input.packing import Compacted, compact_all
-from conformance.judge.plan import exposures, facts, relations
+from conformance.judge.plan import exposures, facts, groups, relations
 from conformance.judge.plan.facts import TrialFacts
 from conformance.judge.rows import Judgement, Verdict, VerdictRow, Witness
 from conformance.judge.tally import ClaimEvidence
@@ -112,18 +112,24 @@ def _facts(
         if (known := remembered.of(names[scenario])) is not None:
             found |= known
             del names[scenario]
-    if names:
-        used = list(rules.names_used(item for item in scenarios.values() if item.id in names or item.standing))
-        found |= collect_facts(session.spark, [trial for name in names for trial in whole[name]], used)
-        for group in names.values():
-            remembered.keep(group, found)
+    used = {
+        name: list(rules.names_used(item for item in scenarios.values() if item.id == name or item.standing))
+        for name in names
+    }
+    events = {name: sum(trial.events for trial in whole[name]) for name in names}
+    for group in groups.group(used, events):
+        trials = [trial for name in group.scenarios for trial in whole[name]]
+        checks = [check for name in group.scenarios for check in used[name]]
+        found |= collect_facts(session.spark, trials, checks)
+    for trial_ids in names.values():
+        remembered.keep(trial_ids, found)
     return found
 
 
 def collect_facts(
     spark: SparkSession, trials: Sequence[Compacted], used: Iterable[relations.Check] = relations.EVERY
 ) -> dict[str, TrialFacts]:
-    """Return the facts of every trial that is not void, by id, in one job; `used` are the checks to run."""
+    """Return the facts of every trial that is not void, by id, in one job; `used` are the checks of its plan."""
     paths = [str(trial.parquet) for trial in trials if trial.parquet is not None]
     if not paths:
         return {}

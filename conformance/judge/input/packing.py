@@ -113,6 +113,10 @@ class Compacted:
     record: TrialRecord
     parquet: pathlib.Path | None
 
+    @property
+    def events(self) -> int:
+        return pq.read_metadata(self.parquet).num_rows if self.parquet else 0
+
 
 def compact_all(
     folders: Sequence[tuple[pathlib.Path, TrialRecord]],

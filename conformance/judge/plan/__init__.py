@@ -1,1 +1,1 @@
-"""The one plan: from events to one row a message, and from rows to counts and witnesses."""
+"""A plan: from events to one row a message, and from rows to counts and witnesses."""

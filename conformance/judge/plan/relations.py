@@ -1,4 +1,4 @@
-"""The one plan: from events to one row a message, and from those to counts and witnesses.
+"""A plan: from events to one row a message, and from those to counts and witnesses.
 
 Each stage is a table of names and SQL (`columns`), in the order in which they build on each other. `summary` runs
 through them with one scan and one collect. The plan has only the columns that the checks of these trials need: a
@@ -155,16 +155,28 @@ def _exploded(anomalies: Sequence[Anomaly]) -> dict[str, str]:
     }
 
 
+def _stages(used: Iterable[Check]) -> tuple[list[dict[str, str]], dict[str, str], dict[str, str]]:
+    """Return the columns of each stage that these checks need, those of failing checks, and the aggregates."""
+    anomalies, exposures = checks(used)
+    exploded = _exploded(anomalies)
+    counted = {**_per_failure(anomalies, exposures), **per_trial(anomalies, exposures)}
+    stages = (EVENT, EVENT_WINDOWS, MESSAGE, TRIAL_WINDOWS, DERIVED, COMPARED)
+    return _pruned(stages, [*_TEXTS, *exploded.values(), *counted.values()]), exploded, counted
+
+
+def columns(used: Iterable[Check]) -> frozenset[str]:
+    """Return the names of all columns and aggregates that the plan of these checks has: a measure of its cost."""
+    stages, _, counted = _stages(used)
+    return frozenset().union(*stages, counted)
+
+
 def summary(spark: SparkSession, paths: Sequence[str], trials: int, used: Iterable[Check]) -> DataFrame:
     """Count the anomalies of these checks in every trial, with witnesses, in one linear plan.
 
     Columns: trial, queue, failing, class; then the aggregates of `per_trial` if `failing` is empty, else of a failure.
     """
-    anomalies, exposures = checks(used)
-    exploded = _exploded(anomalies)
-    counted = {**_per_failure(anomalies, exposures), **per_trial(anomalies, exposures)}
-    stages = (EVENT, EVENT_WINDOWS, MESSAGE, TRIAL_WINDOWS, DERIVED, COMPARED)
-    event, event_windows, message, *rest = _pruned(stages, [*_TEXTS, *exploded.values(), *counted.values()])
+    stages, exploded, counted = _stages(used)
+    event, event_windows, message, *rest = stages
     # A column that no window names is not carried through the sorts of the windows.
     named = _words(event_windows.values())
     early = {name: sql for name, sql in event.items() if name in named}
@@ -186,7 +198,12 @@ def _pruned(stages: Sequence[Mapping[str, str]], finally_: Iterable[str]) -> lis
 
 def _words(expressions: Iterable[str]) -> set[str]:
     """Return every word of these expressions, among them the columns that they name."""
-    return {word for sql in expressions for word in _WORD.findall(sql)}
+    return set().union(*map(_words_of, expressions))
+
+
+@functools.cache
+def _words_of(sql: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(sql))
 
 
 def _with(frame: DataFrame, columns: Mapping[str, str]) -> DataFrame:

@@ -1,0 +1,51 @@
+"""Which scenarios share a plan of the judge; and that a plan with fewer columns gives the same facts."""
+
+import dataclasses
+
+import pytest
+from judge_histories import CLEAN, LOSSY, record, write
+
+from conformance.judge.input.packing import compact
+from conformance.judge.plan import groups
+from conformance.judge.verdict import collect_facts
+
+LOST = ("lost", "confirmed_in_window")
+TORN = ("transaction_torn", "transactions_at_risk")
+CHECKS = {"a": [LOST], "b": [LOST], "c": [TORN], "d": [TORN]}
+
+
+@pytest.mark.parametrize(
+    ("events", "found"),
+    [
+        ({"a": 50_000, "b": 40_000, "c": 30_000, "d": 20_000}, ["a b", "c d"]),
+        ({"a": 5_000, "b": 4_000, "c": 300, "d": 200}, ["a b c d"]),
+        ({"a": 0, "b": 0, "c": 0, "d": 0}, ["a b c d"]),
+        ({"a": 900, "b": 40_000, "c": 50_000, "d": 200}, ["c d", "b a"]),
+    ],
+)
+def test_a_plan_of_its_own_where_it_is_cheaper(events, found):
+    """Scenarios of the same columns share a plan; few events are worth no plan of their own."""
+    made = groups.group(CHECKS, events)
+
+    assert found == [" ".join(each.scenarios) for each in made]
+    assert sum(events.values()) == sum(each.events for each in made)
+    assert all(groups.columns(CHECKS[name]) <= each.needed for each in made for name in each.scenarios)
+
+
+def test_no_scenario_no_plan():
+    assert [] == groups.group({}, {})
+
+
+def test_other_checks_in_the_plan_change_no_fact(session, tmp_path):
+    trials = [
+        compact(tmp_path / str(n), write(tmp_path / str(n), history, record(f"t{n}")))
+        for n, history in enumerate((CLEAN, LOSSY))
+    ]
+    alone, together = (collect_facts(session.spark, trials, checks) for checks in ([LOST], [LOST, TORN]))
+
+    assert alone.keys() == together.keys()
+    for trial, facts in alone.items():
+        assert facts.counts.items() <= together[trial].counts.items()
+        for name, failing in facts.failing.items():
+            assert failing == dataclasses.replace(together[trial].failing[name], epochs=failing.epochs)
+    assert [0, 2] == [facts.offences("lost") for facts in alone.values()]
