@@ -163,16 +163,18 @@ class FileAdapter:
             return debian.root(self.file.packages, self._suite, offline=offline)
         if self.file.fetch is None or self.place.rules is not None:
             return self.path.parent
-        folder = self.file.fetch.folder.format(version=self.version)
+        rules = self.file.fetch
+        folder = rules.folder.format(version=self.version)
         home = (into or fetch.dist()).absolute() / folder
-        of_jars = self.version in self.file.fetch.jars
+        of_jars = self.version in rules.jars
         jars = [artifact.file for artifact in self.artifacts] if of_jars else []
         # An archive was renamed into place: if its folder is there, it is whole.
         if fetch.assembled(home, jars) if jars else home.is_dir():
             return home
         with fetch.known_version(self.file, self.version):
             files = fetch.fetch_all(self.artifacts, progress, offline=offline)
-        return (fetch.assemble if of_jars else fetch.unpack)(files, (into or fetch.dist()).absolute(), folder)
+        into = (into or fetch.dist()).absolute()
+        return fetch.assemble(files, into, folder) if of_jars else fetch.unpack(files, into, folder, rules.inside)
 
     @property
     def _suite(self) -> str:

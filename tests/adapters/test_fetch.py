@@ -12,6 +12,7 @@ import pathlib
 import socket
 import tarfile
 import threading
+import zipfile
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -396,6 +397,38 @@ def test_an_archive_that_leads_out_or_holds_no_file_is_refused(
         fetch.unpack([archive], tmp_path / "into", "broker-1.0")
     assert not (tmp_path / "escape").exists()
     assert not (tmp_path / "into" / "broker-1.0").exists()
+
+
+def _zip(path: pathlib.Path, *members: str) -> pathlib.Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for member in members:
+            entry = zipfile.ZipInfo(member)
+            entry.external_attr = (0o755 if "bin/" in member else 0o644) << 16
+            archive.writestr(entry, "#!/bin/sh\n")
+    return path
+
+
+def test_a_zip_keeps_what_is_executable_and_gets_the_name_of_its_version(tmp_path: pathlib.Path) -> None:
+    archive = _zip(tmp_path / "broker.zip", "mq/bin/run", "mq/lib/a.jar")
+    home = fetch.unpack([archive], tmp_path, "broker-1.0", "mq")
+
+    assert home == tmp_path / "broker-1.0"
+    assert [home.joinpath(name).stat().st_mode & 0o111 for name in ("bin/run", "lib/a.jar")] == [0o111, 0]
+
+
+def test_a_zip_that_leads_out_stays_inside(tmp_path: pathlib.Path) -> None:
+    archive = _zip(tmp_path / "evil.zip", "broker-1.0/a.jar", "../escape", "/absolute/../../escape")
+    fetch.unpack([archive], tmp_path / "into", "broker-1.0")
+
+    assert not (tmp_path / "escape").exists()
+    assert [path.name for path in (tmp_path / "into" / "broker-1.0").iterdir()] == ["a.jar"]
+
+
+def test_a_zip_that_is_none_is_refused(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "broken.zip").write_bytes(BODY)
+
+    with pytest.raises(FetchError, match=r"broken\.zip cannot be unpacked"):
+        fetch.unpack([tmp_path / "broken.zip"], tmp_path, "broker-1.0")
 
 
 def test_an_archive_with_another_folder_is_refused(tmp_path: pathlib.Path) -> None:

@@ -19,6 +19,7 @@ import re
 import shutil
 import subprocess
 import tarfile
+import zipfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from conformance import paths
@@ -117,22 +118,28 @@ def fetch_to(
     return put
 
 
-def unpack(archives: Sequence[pathlib.Path], into: pathlib.Path, folder: str) -> pathlib.Path:
-    """Unpack one tar archive, whose only folder is `folder`; returns `into/folder`, which appears whole or not at all.
+def unpack(archives: Sequence[pathlib.Path], into: pathlib.Path, folder: str, inside: str = "") -> pathlib.Path:
+    """Unpack one archive, whose only folder is `inside`; returns `into/folder`, which appears whole or not at all.
 
-    The `data` filter refuses absolute paths, links that lead out and special files.
+    By default `inside` is `folder`.
+
+    The `data` filter of tar refuses absolute paths, links that lead out and special files.
     """
     (archive,) = archives
 
     def extract(draft: pathlib.Path) -> pathlib.Path:
         try:
-            with tarfile.open(archive) as stream:
-                _extract(stream, draft)
-        except tarfile.TarError as error:
+            if archive.suffix == ".zip":
+                _extract_zip(archive, draft)
+            else:
+                with tarfile.open(archive) as stream:
+                    _extract(stream, draft)
+        except (tarfile.TarError, zipfile.BadZipFile) as error:
             raise FetchError(f"{archive.name} cannot be unpacked: {error}") from error
-        if not (draft / folder).is_dir():
-            raise FetchError(f"{archive.name} does not unpack to {folder}")
-        return draft / folder
+        found = draft / (inside or folder)
+        if not found.is_dir():
+            raise FetchError(f"{archive.name} does not unpack to {inside or folder}")
+        return found
 
     return _appears(into, folder, f"unpack {archive.name} in {into}", extract)
 
@@ -152,6 +159,15 @@ def _extract(stream: tarfile.TarFile, into: pathlib.Path) -> None:
         member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
         member.mode = 0o755 if member.isdir() else member.mode & 0o755 | 0o600
         stream.extract(member, into)
+
+
+def _extract_zip(archive: pathlib.Path, into: pathlib.Path) -> None:
+    """Unpack with the executable bits, which `extract` drops. It makes a link a file, and keeps every path inside."""
+    with zipfile.ZipFile(archive) as stream:
+        for member in stream.infolist():
+            path = pathlib.Path(stream.extract(member, into))
+            if path.is_file() and member.external_attr >> 16 & 0o100:
+                path.chmod(0o755)
 
 
 def assembled(home: pathlib.Path, jars: Iterable[str]) -> bool:

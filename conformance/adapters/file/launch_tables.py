@@ -86,17 +86,19 @@ class Jar(Table):
 class Fetch(Table):
     """Maven coordinates of the distribution: of one archive, or of the jars that make it up.
 
-    `folder` is the folder that the archive unpacks to, or that the jars are put together in. `sha512` pins versions of
-    the archive that were tried; it is preferred to the `.sha512` file beside the download. `jars` are those of each
-    version. A version without `jars` has the archive. If the file names none, the version cannot be fetched, since its
-    jars have other versions.
+    An archive is a `tar.gz` or a `zip` (`extension`); its name may have a `classifier`. `folder` is the folder that the
+    archive unpacks to, or that the jars are put together in; `inside` is its name in the archive, if that is another.
+    `sha512` pins versions of the archive that were tried; it is preferred to the `.sha512` file beside the download.
+    `jars` are those of each version. A version without `jars` has the archive. If the file names none, the version
+    cannot be fetched, since its jars have other versions.
     """
 
     artifact: str = ""
     groups: tuple[MavenGroup, ...] = ()
     classifier: str = "bin"
-    extension: str = "tar.gz"
+    extension: Literal["tar.gz", "zip"] = "tar.gz"
     folder: str
+    inside: str = ""
     sha512: Mapping[str, Sha512] = {}
     jars: Mapping[str, tuple[Jar, ...]] = {}
 
@@ -119,7 +121,8 @@ class Fetch(Table):
         asked = f"{adapter}@{version}"
         if self.artifact and version not in self.jars:
             group = next(entry.group for entry in reversed(self.groups) if order(entry.since) <= order(version))
-            file = f"{self.artifact}-{version}-{self.classifier}.{self.extension}"
+            named = "-".join(filter(None, [self.artifact, version, self.classifier]))
+            file = f"{named}.{self.extension}"
             return (Artifact(_path(group, self.artifact, version, file), self.sha512.get(version), asked),)
         if version not in self.jars:
             raise UsageError.unknown("version", version, self.jars, of=adapter)
@@ -352,13 +355,16 @@ class Depth(Table):
     """How the suite asks for the depth of a queue.
 
     Over HTTP: an address, and the `field` of its JSON answer. Over AMQP: a management request to `address` with these
-    application properties, and the `field` of the answer if that is a map. Texts may hold `{queue}`. `needs` says what
-    the broker must have to answer, for the error if it does not. With `relayed` the request is sent without a link to
-    `address`, for a broker that would create a queue of that name. Only an external broker that speaks neither AMQP nor
-    STOMP needs no such table.
+    application properties, and the `field` of the answer if that is a map. By a `command` of the product, which runs on
+    this machine: the one group of `pattern` in its output. Texts may hold `{queue}`. `needs` says what the broker must
+    have to answer, for the error if it does not. With `relayed` the request is sent without a link to `address`, for a
+    broker that would create a queue of that name. Only an external broker that speaks neither AMQP nor STOMP needs no
+    such table.
     """
 
-    method: Literal["http", "amqp-management"]
+    method: Literal["http", "amqp-management", "command"]
+    command: tuple[str, ...] = ()
+    pattern: Pattern = ""
     url: str = ""
     field: str = ""
     address: str = ""
