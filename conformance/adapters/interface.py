@@ -41,12 +41,13 @@ class DepthProbe(msgspec.Struct, frozen=True):
 
     `http`: GET `url`, the answer is JSON, its `field` the depth. `amqp-management`: a request to `address` with
     `properties` as application properties, and `body`. The answer's body is a map with the depth as its `field`
-    (ActiveMQ Classic), or a JSON array whose first item is the depth (Artemis). `needs` names what the broker must have
-    to answer at all. With `relayed` no link is made to `address` itself. `host` and `port` are those of its AMQP
-    endpoint, for a client of any protocol, and `access` is its login; they are set when the broker runs.
+    (ActiveMQ Classic), or a JSON array whose first item is the depth (Artemis). `command`: run it; the depth is the
+    group of `pattern` in its output. `needs` names what the broker must have to answer at all. With `relayed` no link
+    is made to `address` itself. `host` and `port` are those of its AMQP endpoint, for a client of any protocol, and
+    `access` is its login; they are set when the broker runs.
     """
 
-    method: Literal["http", "amqp-management"]
+    method: Literal["http", "amqp-management", "command"]
     url: str = ""
     field: str = ""
     address: str = ""
@@ -57,6 +58,8 @@ class DepthProbe(msgspec.Struct, frozen=True):
     host: str = ""
     port: int = 0
     access: Access = OPEN
+    command: tuple[str, ...] = ()
+    pattern: str = ""
 
 
 @dataclasses.dataclass(frozen=True)

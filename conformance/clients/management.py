@@ -1,4 +1,4 @@
-"""Ask the management of a broker: over HTTP or by AMQP messages, for the depth of a queue and to remove one.
+"""Ask the management of a broker: over HTTP, by AMQP or by its command, for a queue's depth and to remove one.
 
 It uses a connection of its own: so a STOMP or JMS client asks in the same way, and its own traffic does not change.
 """
@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import pathlib
+import re
+import subprocess
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
@@ -21,6 +24,7 @@ from conformance.adapters.interface import DepthProbe
 from conformance.clients.amqp.connection import AmqpClientConnection, decoded
 from conformance.clients.session import Disconnected, Refused
 from conformance.errors import ClientError
+from conformance.ledger import inherited
 
 _ANSWER_S = 30.0
 
@@ -127,6 +131,8 @@ class DepthClient:
             raise ClientError(f"the adapter declares no way to ask for the depth of {queue}")
         if probe.method == "http":
             return _over_http(probe)
+        if probe.method == "command":
+            return _by_command(probe)
         return _number_of(probe, self._reply(probe))
 
     def text(self) -> str:
@@ -174,6 +180,28 @@ def _over_http(probe: DepthProbe) -> int:
     except ValueError as error:
         why = f"{limits.quoted(error)}; status {status}"
         raise ClientError(f"[depth] {web.shown(probe.url)} gives no number: {why}") from error
+
+
+def _by_command(probe: DepthProbe) -> int:
+    name = pathlib.PurePath(probe.command[0]).name
+    try:
+        done = subprocess.run(
+            probe.command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            stdin=subprocess.DEVNULL,
+            env=inherited(),
+            timeout=_ANSWER_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ClientError(f"[depth] {name} gives no answer: {error}") from error
+    found = re.search(probe.pattern, done.stdout) if not done.returncode else None
+    if found is None or not found[1].isdecimal():
+        said = limits.quoted(" ".join((done.stdout + done.stderr).split())[-300:])
+        raise ClientError(f"[depth] {name} gives no number ({probe.pattern}): status {done.returncode}: {said}")
+    return int(found[1])
 
 
 def _number_of(probe: DepthProbe, body: Any) -> int:

@@ -347,6 +347,8 @@ def vendor_of(
         asynchronous=asynchronous,
         properties=dict(file.properties),
         java=file.java,
+        setter=file.setter,
+        individual=file.individual,
     )
 
 
@@ -357,7 +359,9 @@ def depth_probe(broker: Broker, queue: str) -> DepthProbe:
 
 def reachable(broker: Broker, probe: DepthProbe) -> DepthProbe:
     """Return the probe with the address and the credentials for it."""
-    if probe.method != "amqp-management":
+    if probe.method == "command":
+        return probe
+    if probe.method == "http":
         return msgspec.structs.replace(probe, access=broker.service.access("http"))
     host, port = broker.service.endpoint("amqp")
     return msgspec.structs.replace(probe, host=host, port=port, access=broker.service.access("amqp"))

@@ -45,7 +45,7 @@ def places() -> Iterator[tuple[type, dict[str, object], set[str]]]:
     others = {"fixed", "follows", "xml", "key", "words", "choices", "scale", "off_with", "also", "exists", "reads"}
     yield Setting, EXAMPLE["settings"]["sync"], others
     yield TemplateFile, EXAMPLE["template"]["files"][0] | EXAMPLE["template"]["files"][1], set()
-    yield Depth, EXAMPLE["depth"], {"address", "properties", "needs", "relayed"}
+    yield Depth, EXAMPLE["depth"], {"address", "properties", "needs", "relayed", "command", "pattern"}
     yield JournalFolder, EXAMPLE["journal"], set()
     yield AccessTable, ACCESS | {"mechanism": ""}, set()
     yield ProtocolAccess, ACCESS["amqp"] | ACCESS["stomp"] | {"password": {}}, set()

@@ -190,6 +190,25 @@ def test_http_answers_by_the_field_of_its_document():
     assert 7 == depth
 
 
+def test_a_command_answers_by_the_group_of_its_pattern():
+    probe = DepthProbe("command", command=("echo", "queue  q1\nmessages  7"), pattern=r"messages\s+(\d+)")
+
+    assert DepthClient(probe, "x").ask("q1") == 7
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        (("echo", "none"), "status 0: none"),
+        (("sh", "-c", "echo messages 7; echo no such queue >&2; exit 3"), "status 3: messages 7 no such queue"),
+        (("no-such-command-of-mine",), "gives no answer"),
+    ],
+)
+def test_a_command_without_a_number_is_an_error(command, words):
+    with pytest.raises(ClientError, match=words):
+        DepthClient(DepthProbe("command", command=command, pattern=r"messages\s+(\d+)"), "x").ask("q1")
+
+
 def test_no_probe_no_depth():
     """The error says that the adapter declares no way."""
     with pytest.raises(ClientError, match="the adapter declares no way to ask for the depth of q1"):

@@ -372,6 +372,12 @@ class Depth(Table):
     needs: str = ""
     relayed: bool = False
 
+    @pydantic.model_validator(mode="after")
+    def _answers(self) -> Depth:
+        if self.method == "command" and not (self.command and self.pattern and re.compile(self.pattern).groups == 1):
+            raise ValueError("method command needs command, and pattern with one group, the number of messages: (...)")
+        return self
+
 
 class Policies(Depth):
     """How the suite asks an external broker for the policies of a queue, as for its depth; `body` is for AMQP.

@@ -66,7 +66,7 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
     "external.remove|depth.url|address|body": _REQUEST,
     "external.remove|depth.headers|properties.*": _REQUEST,
     "config.rewrite.*.text": (),
-    "depth|policies.url|address|body": _QUEUE,
+    "depth|policies.url|address|body|command": _QUEUE,
     "depth|policies.properties.*": _QUEUE,
     "data|journal.path": (),
     "logs.paths": (),

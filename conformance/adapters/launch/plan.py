@@ -129,6 +129,8 @@ class Plan:
             fill(table.body, words, "policies.body") if isinstance(table, Policies) else "",
             needs=table.needs,
             relayed=table.relayed,
+            command=tuple(fill(part, words) for part in table.command),
+            pattern=table.pattern,
         )
 
 
