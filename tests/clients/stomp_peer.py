@@ -24,7 +24,7 @@ def receipt(number):
 
 
 def message(name, ack="a1", more=b"", body=b"body"):
-    return b"MESSAGE\nsubscription:1\nmessage-id:%s\ndestination:q\nack:%s\nconformance-id:%s\n%s\n%s\0" % (
+    return b"MESSAGE\nsubscription:1\nmessage-id:%s\ndestination:q\nack:%s\nconformance_id:%s\n%s\n%s\0" % (
         name.encode(),
         ack.encode(),
         name.encode(),

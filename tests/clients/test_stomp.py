@@ -97,9 +97,9 @@ def test_headers_of_a_send(dial):
     durable, other = (headers for _, headers, _ in session.peer.frames[1:])
 
     every = {"destination": "/q/q1", "kind": "any"}
-    named = {"conformance-id": "m\\c1\\\\", "content-length": "4", "receipt": "receipt-1"}
+    named = {"conformance_id": "m\\c1\\\\", "content-length": "4", "receipt": "receipt-1"}
     assert {**every, **named, "persistent": "true", "transaction": "t1"} == durable
-    assert {**every, "conformance-id": "m2", "content-length": "0", "receipt": "receipt-2"} == other
+    assert {**every, "conformance_id": "m2", "content-length": "0", "receipt": "receipt-2"} == other
     assert [SendOutcome(name, Phase.OK, None) for name in ("m:1\\", "m2")] == list(session.outcomes)
 
 
@@ -193,7 +193,7 @@ def test_one_cumulative_acknowledgement_answers_for_all(dial):
 
 def test_a_settled_subscription_refuses_to_acknowledge(dial):
     """The session raises before it sends a byte."""
-    session = dial(answers(receipt(1), b"MESSAGE\nmessage-id:1\nconformance-id:m1\n\nx\0"))
+    session = dial(answers(receipt(1), b"MESSAGE\nmessage-id:1\nconformance_id:m1\n\nx\0"))
     session.attach_receiver("q1", 7, AckHeader.SETTLED)
     pump(session, lambda: session.incoming)
 

@@ -78,7 +78,7 @@ def named(protocol, name):
     """The recorded session with its first message under another id."""
     old, new = {
         "amqp": ((b"\x01\xa1\x02m0", b"\x05"), (b"\x01\xa1%c%s" % (len(name), name), b"%c" % (len(name) + 3))),
-        "stomp": ((b"conformance-id:m0", b""), (b"conformance-id:%s" % name, b"")),
+        "stomp": ((b"conformance_id:m0", b""), (b"conformance_id:%s" % name, b"")),
     }[protocol]
     return [(direction, _renamed(data, old, new)) for direction, data in SESSIONS[protocol]]
 

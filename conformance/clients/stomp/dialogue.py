@@ -343,7 +343,7 @@ class StompDialogue(Session):
 
     def _sending(self, message: str, body: bytes, *, durable: bool) -> dict[str, str]:
         place = address(self._job.destination, in_turn(self._queues, message))
-        headers = {"destination": place, "conformance-id": message, "content-length": str(len(body))}
+        headers = {"destination": place, "conformance_id": message, "content-length": str(len(body))}
         if durable:
             headers["persistent"] = "true"
         if self._job.duplicate_id:
@@ -479,7 +479,7 @@ class StompDialogue(Session):
             raise ClientError("the broker broke the protocol: a MESSAGE without ack (STOMP 1.2, MESSAGE)")
         self._deliveries += 1
         return Received(
-            message=limits.quoted(headers.get("conformance-id", f"foreign:{headers.get('message-id')}")),
+            message=limits.quoted(headers.get("conformance_id", f"foreign:{headers.get('message-id')}")),
             body=frame.body,
             count=None if count is None else int(count),
             first_acquirer=None,

@@ -186,7 +186,7 @@ def _head(data: bytes | bytearray, at: int, end: int) -> tuple[str, dict[str, st
 
 def _message(headers: dict[str, str]) -> str | None:
     """Return our message id; a broker passes on headers that it does not know (STOMP 1.2, SEND)."""
-    found = headers.get("conformance-id")
+    found = headers.get("conformance_id")
     return found if parse_message(found) else None
 
 
