@@ -27,6 +27,9 @@ from conformance.claims import VENDOR_SURFACES
 from conformance.errors import UsageError
 from conformance.scenario import CALLS, FRAMES, MODIFIED
 
+OPAQUE = ("core", "imq")
+"""Protocols of a vendor's own, whose frames no link can read: those of Artemis and of OpenMQ."""
+
 
 class ClientSetting(Setting):
     """A setting of the client: the name of the `parameter` of its address (`blockOnDurableSend`)."""
@@ -38,11 +41,13 @@ class ClientFile(Table):
     """A whole `client.toml`.
 
     `api` is the package of its JMS classes, `factory` the class of its connections, which takes `address`, with
-    `{host}`, `{port}` and `{parameters}`; `properties` are those of its JVM. `modes` has its number of each of our
-    acknowledgement modes, by name; a mode that is missing is not supported. `prefetch` is a parameter
-    in units of `prefetch_scale`; `quote` encloses the value of a parameter. `lost` are the exceptions of a lost
-    connection; any other exception is an answer of the broker. `asynchronous` are the parameters for sending with a
-    completion listener (JMS 2.0, section 7.3), or false if the client has none.
+    `{host}`, `{port}` and `{parameters}`; `properties` are those of its JVM. If there is a `setter`, the factory takes
+    no address: that method of it gets the name and the value of each parameter in `address`. `modes` has its number of
+    each of our acknowledgement modes, by name; a mode that is missing is not supported. `individual` is the method by
+    which a message acknowledges only itself. `prefetch` is a parameter in units of `prefetch_scale`; `quote` encloses
+    the value of a parameter. `lost` are the exceptions of a lost connection; any other exception is an answer of the
+    broker. `asynchronous` are the parameters for sending with a completion listener (JMS 2.0, section 7.3), or false if
+    the client has none.
     """
 
     name: Word
@@ -54,6 +59,8 @@ class ClientFile(Table):
     api: Literal["jakarta.jms", "javax.jms"]
     factory: str
     address: str
+    setter: str = ""
+    individual: str = "acknowledge"
     parameters: Mapping[str, str] = {}
     properties: Mapping[str, str] = {}
     prefetch: str
@@ -90,7 +97,7 @@ class ClientFile(Table):
     @property
     def hidden_needs(self) -> dict[str, str]:
         found = {MODIFIED: f"an application of {self.title} has no call for it"}
-        if self.wire == "core":
+        if self.wire in OPAQUE:
             found[FRAMES] = f"no link can read the frames of {self.title}"
         return found
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from conformance.adapters import Broker
 from conformance.adapters.interface import Options
+from conformance.adapters.opening import WIRES
 from conformance.errors import FaultError, LaunchError
 from conformance.faults.power.image import LossyDisk
 from conformance.ledger import Ledger
@@ -189,4 +190,6 @@ class BrokerPool:
 
 def _wire(planned: Planned) -> str:
     """Return the protocol of the readiness probe, which uses the suite's own clients."""
-    return "amqp" if planned.client else planned.protocol
+    if not planned.client:
+        return planned.protocol
+    return next((word for word in WIRES if word in planned.adapter.file.protocols), WIRES[0])

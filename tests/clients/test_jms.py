@@ -461,8 +461,8 @@ def simulated(monkeypatch):
     monkeypatch.setattr(jvm, "chain", lambda error: [])
     monkeypatch.setattr(jvm, "text", str)
 
-    def session(step, **vendor):
-        client = Vendor(name="x", api="jms", factory="x", url="", jars=(), modes={"client": 2, "auto": 1}, **vendor)
+    def session(step, url="", **vendor):
+        client = Vendor(name="x", api="jms", factory="x", url=url, jars=(), modes={"client": 2, "auto": 1}, **vendor)
         return JmsSession(job(0, "jms", step=step, vendor=client), lambda: None)
 
     return session
@@ -479,6 +479,14 @@ def test_a_closed_session_keeps_no_java_object(simulated):
     gc.collect()
 
     assert [] == list(LIVING)
+
+
+def test_a_factory_without_an_address_gets_each_parameter_by_its_setter(simulated, monkeypatch):
+    said = []
+    monkeypatch.setattr(Java, "setProperty", lambda made, *pair: said.append(pair), raising=False)
+    simulated(Consume("client"), url="list=tcp://{host}:{port}/jms?a=b&limit=10", setter="setProperty").close()
+
+    assert [("list", "tcp://127.0.0.1:0/jms?a=b"), ("limit", "10")] == said
 
 
 def test_an_asynchronous_send_that_throws_has_returned(simulated, monkeypatch):

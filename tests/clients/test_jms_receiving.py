@@ -36,6 +36,9 @@ class Message:
     def acknowledge(self):
         self.session.said.append(("message", self.number))
 
+    def acknowledgeThisMessage(self):
+        self.session.said.append(("this message", self.number))
+
 
 class Session:
     """Records its calls; as a consumer, it has the messages that are left."""
@@ -87,6 +90,14 @@ def test_the_session_acknowledges_where_it_is_asked_to(calls):
 
     assert [("session", None)] == session.said
     assert [("message", 2)] == other.said
+
+
+def test_each_message_acknowledges_itself_by_the_method_of_the_client(calls):
+    session = Session(3)
+    found = JmsReceiver(session, "individual", calls, JPYPE, fails, "", None, "acknowledgeThisMessage")
+    found.acknowledge([take(calls, found), take(calls, found)], confirmed=False)
+
+    assert [("this message", 1), ("this message", 2)] == session.said
 
 
 def test_a_client_that_acknowledges_by_itself_is_not_called(calls):

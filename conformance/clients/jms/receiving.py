@@ -85,7 +85,6 @@ _ACKNOWLEDGED_S = 0.5
 """If no delivery follows, a message counts as acknowledged this long after its listener returned."""
 
 _TOGETHER = 10
-_BY_MESSAGE = ("client", "individual")
 Fails = Callable[[Any, str], None]
 
 
@@ -93,8 +92,17 @@ class _Deliveries:
     """Translate JMS messages into `Received`."""
 
     def __init__(
-        self, consumer: Any, mode: str, calls: Calls, jpype: Any, fails: Fails, liar: str, session: Any = None
+        self,
+        consumer: Any,
+        mode: str,
+        calls: Calls,
+        jpype: Any,
+        fails: Fails,
+        liar: str,
+        session: Any = None,
+        individual: str = "acknowledge",
     ) -> None:
+        self._individual = individual
         self._consumer, self._mode, self._calls, self._jpype, self._fails = consumer, mode, calls, jpype, fails
         self._liar, self._session = liar, session
         self._stopped = False
@@ -175,15 +183,17 @@ class JmsReceiver(_Deliveries):
         self._consumers.clear()
 
     def acknowledge(self, covered: Sequence[Received], *, confirmed: bool) -> None:
-        """Call `acknowledge()`: in CLIENT mode once, in INDIVIDUAL mode for each message, in other modes never."""
+        """Acknowledge: in CLIENT mode once, in INDIVIDUAL mode each message by its own method, in other modes never."""
         if not covered or self._liar == "forgets-acknowledgements":
             return
         try:
             if self._liar == "sets-the-multiple-flag":
                 self._with_flag(covered[-1].handle)
-            elif self._mode in _BY_MESSAGE:
-                for received in covered[-1:] if self._mode == "client" else covered:
-                    (self._session or received.handle).acknowledge()
+            elif self._mode == "client":
+                (self._session or covered[-1].handle).acknowledge()
+            elif self._mode == "individual":
+                for received in covered:
+                    getattr(self._session or received.handle, self._individual)()
         except self._jpype.JException as error:
             self._fails(error, "acknowledge()")
             return

@@ -231,12 +231,21 @@ class JmsSession(Session):
         vendor, job = self._vendor, self._job
         url = vendor.url.replace("{host}", job.host).replace("{port}", str(job.port))
         try:
-            connection = self._jpype.JClass(vendor.factory)(url).createConnection()
+            connection = self._factory(url).createConnection()
             connection.setExceptionListener(self._proxy("ExceptionListener", self))
             connection.start()
         except self._jpype.JException as error:
             raise ClientError(f"no connection to {job.host}:{job.port} by {vendor.name}: {jvm.text(error)}") from error
         return connection
+
+    def _factory(self, url: str) -> Any:
+        factory, setter = self._jpype.JClass(self._vendor.factory), self._vendor.setter
+        if not setter:
+            return factory(url)
+        made = factory()
+        for parameter in url.split("&"):
+            getattr(made, setter)(*parameter.split("=", 1))
+        return made
 
     def _open_sender(self, queue: str) -> None:
         step = self._job.step
@@ -262,7 +271,8 @@ class JmsSession(Session):
         listens = mode in _LISTENS and not step.receives and job.liar not in _RECEIVING_LIARS
         kind = Listening if listens else JmsReceiver
         by = session if step.on_session or job.liar == "sets-the-multiple-flag" else None
-        self._receiving = kind(consumer, mode, self._calls, self._jpype, self._fails, job.liar, by)
+        own = self._vendor.individual
+        self._receiving = kind(consumer, mode, self._calls, self._jpype, self._fails, job.liar, by, own)
         if isinstance(self._receiving, Listening):
             consumer.setMessageListener(self._proxy("MessageListener", self._receiving))
 

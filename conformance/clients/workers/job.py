@@ -100,6 +100,8 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True):
     asynchronous: bool = False
     properties: dict[str, str] = {}
     java: int = 11
+    setter: str = ""
+    individual: str = "acknowledge"
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,8 +9,8 @@ from conformance.faults.frames.reader import Opaque, Splitter
 def pair(protocol: str) -> tuple[Splitter, Splitter]:
     """Return readers of the two directions of one connection, to the broker and to the client.
 
-    They share state: an answer to a commit can be recognised only after the commit. `core` is the protocol of Artemis'
-    own client, whose frames this suite cannot read.
+    They share state: an answer to a commit can be recognised only after the commit. The frames of a vendor's own
+    protocol (`core` of Artemis, `imq` of OpenMQ) cannot be read.
     """
     pairs = {"amqp": amqp.pair, "amqp091": amqp091.pair, "stomp": stomp.pair}
-    return (Opaque(), Opaque()) if protocol == "core" else pairs[protocol]()
+    return pairs[protocol]() if protocol in pairs else (Opaque(), Opaque())

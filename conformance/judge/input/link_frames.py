@@ -240,4 +240,4 @@ def _none(event: Event, words: Sequence[str], connection: _Connection) -> Iterat
     return iter(())
 
 
-_TIES = {"amqp": _amqp, "amqp091": _amqp091, "stomp": _stomp, "core": _none}
+_TIES = {"amqp": _amqp, "amqp091": _amqp091, "stomp": _stomp, "core": _none, "imq": _none}
