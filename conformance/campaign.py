@@ -197,6 +197,9 @@ def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
         lacking[FOR_TOPIC] = f"messages have no annotations over {selection.protocol}"
     if ANSWERED in lacking and vendor is None and over.ack_confirm is None:
         lacking[ANSWERED] = f"the adapter of {selection.adapter.name} has no ack_confirm over {selection.protocol}"
+    if selection.protocol == "stomp" and "individual_ack" not in selection.adapter.capabilities("stomp"):
+        why = f"the adapter of {selection.adapter.name} does not declare individual_ack over stomp"
+        lacking |= {"mode individual": why, "mode individual_dups_ok": why}
     if COPIED in lacking and not over.copied:
         lacking[COPIED] = f"the adapter of {selection.adapter.name} does not say `copied` over {selection.protocol}"
     found = possible.unable((fault.name for item in played for fault in item.faults), selection.adapter.able) | lacking

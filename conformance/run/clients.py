@@ -125,6 +125,7 @@ class ClientRunner:
             copied=speaks.copied.replace("{address}", self.queue) if planned.script.copied else "",
             outcomes=speaks.outcomes,
             answers_at_commit=speaks.transacted_sends == "at_commit",
+            singly=singly(planned.adapter, planned.protocol),
             stomp=jobs.StompHeaders(sends, dict(speaks.subscribe), speaks.virtual_host),
             access=broker.service.access(planned.protocol),
             resends=self._to_send_again(step),
@@ -350,6 +351,11 @@ def vendor_of(
         setter=file.setter,
         individual=file.individual,
     )
+
+
+def singly(adapter: Adapter, protocol: str) -> bool:
+    """Whether one acknowledgement can cover one message only."""
+    return "individual_ack" in adapter.capabilities(protocol)
 
 
 def depth_probe(broker: Broker, queue: str) -> DepthProbe:

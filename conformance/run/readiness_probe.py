@@ -20,7 +20,7 @@ from conformance.clients.workers import job as jobs
 from conformance.clients.workers.job import Job
 from conformance.errors import ClientError
 from conformance.history import bare_header
-from conformance.run.clients import depth_probe
+from conformance.run.clients import depth_probe, singly
 from conformance.scenario.script import Drain
 
 ANSWER_S = 10.0
@@ -117,6 +117,7 @@ class ProbeClient:
             ack_confirm=protocol.ack_confirm or "",
             destination=protocol.destination,
             outcomes=protocol.outcomes,
+            singly=singly(self.adapter, self.protocol),
             stomp=jobs.StompHeaders(dict(protocol.send), dict(protocol.subscribe), protocol.virtual_host),
             connect_s=_CONNECT_S,
             access=service.access(self.protocol),

@@ -303,6 +303,17 @@ def test_queues_are_declared_by_a_command(make: Make, tmp_path: pathlib.Path) ->
     assert all(len(line) == 2 for line in lines)  # what it starts is a part of the broker
 
 
+def test_a_broker_that_refuses_hyphens_gets_another_character(make: Make, tmp_path: pathlib.Path) -> None:
+    shell = f"echo {{queue}} >> {tmp_path}/declared"
+    more = f'[queues]\ncommand = ["/bin/sh", "-c", "{shell}"]\nhyphen = "_"'
+    broker = make("amqp(said['amqp'])", more=more)
+    broker.start()
+    broker.declare("of-a-trial")
+
+    assert broker.queue_of("of-a-trial") == "of_a_trial"
+    assert (tmp_path / "declared").read_text().split() == ["q1", "q2", "of_a_trial"]
+
+
 @pytest.mark.parametrize(
     ("command", "words"),
     [

@@ -25,11 +25,11 @@ def dial(request):
     """Opens a session on a script; everything is closed at the end, and the peer must not have failed."""
     opened = []
 
-    def dial(script, *, before_write=lambda: None, connect_s=5.0, **more):
+    def dial(script, *, before_write=lambda: None, connect_s=5.0, singly=True, **more):
         peer = Peer(script, **more)
         opened.append(peer)
         session = request.param(
-            job(peer.port, stomp=HEADERS, destination="/q/{queue}", connect_s=connect_s), before_write
+            job(peer.port, stomp=HEADERS, destination="/q/{queue}", connect_s=connect_s, singly=singly), before_write
         )
         opened.append(session)
         session.peer = peer
@@ -178,6 +178,14 @@ def test_individual_acknowledgements_are_a_frame_each(dial):
     pump(session, session.peer.go.is_set)
 
     assert [("ACK", {"id": f"a{n}", "transaction": "t"}) for n in (0, 2)] == [f[:2] for f in session.peer.frames[2:]]
+
+
+def test_without_individual_acknowledgements_each_covers_all_before_it(dial):
+    """For a broker that answers those of a client-individual subscription wrongly."""
+    session = dial(answers(receipt(1)), singly=False)
+    session.attach_receiver("q1", 7, AckHeader.INDIVIDUAL)
+
+    assert [f[1]["ack"] for f in session.peer.frames if f[0] == "SUBSCRIBE"] == ["client"]
 
 
 def test_one_cumulative_acknowledgement_answers_for_all(dial):

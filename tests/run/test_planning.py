@@ -400,6 +400,20 @@ def test_an_outcome_that_the_broker_has_not_is_given_by_no_consumer(protocol, tr
     assert scenario.MODIFIED not in campaign._able(chosen, SCENARIOS).unable
 
 
+@pytest.mark.parametrize(("protocol", "tried"), [("amqp", True), ("stomp", False)])
+def test_a_broker_without_individual_acknowledgements_gets_none_over_stomp(protocol, tried):
+    chosen = selection("EMS-CLIENT-02", protocol=protocol)
+    fewer = chosen.adapter.file.model_copy(
+        update={"capabilities": chosen.adapter.file.capabilities - {"individual_ack"}}
+    )
+    found = campaign._able(
+        dataclasses.replace(chosen, adapter=dataclasses.replace(chosen.adapter, file=fewer)), SCENARIOS
+    )
+
+    assert tried != ("mode individual" in found.unable)
+    assert "mode client" not in found.unable
+
+
 @pytest.mark.parametrize("copied", ["", "{queue}"])
 def test_copies_need_an_address_for_their_receivers(copied):
     chosen = selection("AMQP-ACC-01")

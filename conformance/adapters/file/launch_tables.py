@@ -315,6 +315,8 @@ class QueuesTable(Table):
     name of the queue. A broker that makes its queues by itself, by `start.each_queue` or by `[xml]` needs no such
     table. If `lasting` is `false` once it is filled, a restart does not keep queues, and every start declares them.
 
+    `hyphen` replaces each hyphen in the names of queues, for a broker that refuses such names.
+
     `options` are rules that a queue may have of its own, by name (`max_length`: messages beyond which sends are
     refused). Each is a text with its `{value}`, which replaces `{options}` in `body` or `command`.
 
@@ -332,6 +334,7 @@ class QueuesTable(Table):
     options: Mapping[Word, str] = {}
     remove: str | tuple[str, ...] = ()
     lasting: str = "true"
+    hyphen: str = "-"
     seconds: Seconds = 30.0
 
     @pydantic.model_validator(mode="before")

@@ -128,7 +128,7 @@ class NativeBroker:
         return self.plan.source.file.credentials(protocol, self.plan.source.here)
 
     def queue_of(self, queue: str) -> str:
-        return queue
+        return self.plan.named(queue)
 
     def depth_probe(self, queue: str) -> DepthProbe:
         return self.plan.depth_probe(queue)
@@ -348,7 +348,7 @@ class NativeBroker:
         """Send and receive a message, and retry until the time is over: a recovering broker may refuse it."""
         while self.plan.source.file.start.ready_message and self._client is not None and not self._wrapped:
             try:
-                self._client.exchange(self, READY_QUEUE)
+                self._client.exchange(self, self.queue_of(READY_QUEUE))
             except ClientError as error:
                 self._check_late(began, f"start.ready_message: {error}")
                 self._tick()

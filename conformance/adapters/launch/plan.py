@@ -100,6 +100,11 @@ class Plan:
         """The working folder of the command: `start.folder`, relative to the broker's own, which is the default."""
         return self.folder / fill(self.source.file.start.folder, self.words, "start.folder")
 
+    def named(self, queue: str) -> str:
+        """The name at the broker of a queue: of the suite's name for it, or of the one at the broker itself."""
+        rules = self.source.file.queues
+        return queue.replace("-", rules.hyphen) if rules else queue
+
     @property
     def pid_file(self) -> pathlib.Path | None:
         """The file of `start.pid_file`; `UsageError` if it is not in the broker's own folder."""

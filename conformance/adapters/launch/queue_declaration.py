@@ -39,7 +39,7 @@ def declare(plan: Plan, run: Run, moved: Callable[[str], str] = str) -> None:
     if rules is None:
         return
     for queue in plan.queues:
-        words = {"queue": queue, "options": _options(plan, rules, queue)}
+        words = {"queue": plan.named(queue), "options": _options(plan, rules, queue)}
         if rules.method == "http":
             _by_http(plan, rules, words, moved)
         else:

@@ -20,6 +20,9 @@ _OPTIONS = ("-Xms32m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"
 """Small and quick to start. -Xrs: Python handles the signals of this process, not the JVM."""
 
 
+_RESTRICTS = 24
+"""From this Java on the JVM warns of the native methods of JPype (JEP 472)."""
+
 SPENT = threading.Event()
 """Set when a call of a client does not return: no other job may run beside its threads."""
 
@@ -54,6 +57,8 @@ def start(jars: Sequence[str], minimum: int, properties: Mapping[str, str] = Map
         raise ClientError(f"{lacking[0]} is gone: `conformance run` fetches it again")
     try:
         said = [f"-D{name}={value}" for name, value in properties.items()]
+        if java.major >= _RESTRICTS:
+            said.append("--enable-native-access=ALL-UNNAMED")
         found.startJVM(str(library), *_OPTIONS, *said, classpath=list(jars), convertStrings=True, interrupt=False)
     except (RuntimeError, OSError) as error:
         raise ClientError(f"the JVM of {java.home} did not start: {error}") from error

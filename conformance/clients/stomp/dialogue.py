@@ -204,6 +204,8 @@ class StompDialogue(Session):
 
     @override
     def attach_receiver(self, queue: str, credit: int, subscription: AckHeader) -> None:
+        if subscription is AckHeader.INDIVIDUAL and not self._job.singly:
+            subscription = AckHeader.CUMULATIVE
         number = len(self._subscriptions) + 1
         self._subscriptions[str(number)] = subscription
         places = {"{queue}": queue, "{prefetch}": str(credit), "{prefetch_bytes}": str(credit * 1024)}

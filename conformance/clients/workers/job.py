@@ -125,10 +125,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     transactions to be sent again, and `duplicate_id` is the property or header with the id by which the broker knows a
     message that it has stored. `outcomes` are those that a sender names, over AMQP. `tells_attached`: the client writes
     a byte to the descriptor of its job when it is attached. `answers_at_commit`: sends in a transaction get their
-    answers with that of the commit, and none if it is rolled back. `access` is how the client logs in, without secrets;
-    `secrets` are the variables that it names, which no process inherits. `vendor` is the vendor's client, or None for
-    the suite's own sessions. `reaches_s` is set if the broker is starting: so long the client tries again until it is
-    attached. Times are in seconds.
+    answers with that of the commit, and none if it is rolled back. `singly`: one acknowledgement can cover one message
+    only; else a session over STOMP acknowledges each message with all before it. `access` is how the client logs in,
+    without secrets; `secrets` are the variables that it names, which no process inherits. `vendor` is the vendor's
+    client, or None for the suite's own sessions. `reaches_s` is set if the broker is starting: so long the client tries
+    again until it is attached. Times are in seconds.
     """
 
     step: ClientStep
@@ -163,6 +164,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     copied: str = ""
     outcomes: tuple[str, ...] = ()
     answers_at_commit: bool = False
+    singly: bool = True
     stomp: StompHeaders = StompHeaders()
     liar: str = ""
     vendor: Vendor | None = None
