@@ -101,7 +101,15 @@ BY_CHANCE = [
 ]
 """Scripts that need many rounds or minutes, too long for a test."""
 
-EVERY = [*SAID, *THROUGH_ITS_CLIENT, *ON_A_FULL_DISK, *ON_RABBITMQ, *STARTED_THERE, *ON_QPID, *BY_CHANCE]
+ON_OPENMQ = {
+    "openmq_stomp_individual_acknowledgement_answered_by_error.py": [
+        "the ACK of ack:client gets: RECEIPT",
+        "the ACK of ack:client-individual gets: ERROR BSS4028",
+        "a later consumer gets: nothing within 3 s",
+    ],
+}
+
+EVERY = [*SAID, *THROUGH_ITS_CLIENT, *ON_A_FULL_DISK, *ON_RABBITMQ, *STARTED_THERE, *ON_QPID, *ON_OPENMQ, *BY_CHANCE]
 
 
 def test_every_script_has_its_words():
@@ -192,6 +200,15 @@ def test_reproduced_on_rabbitmq(prepared):
         seen[name] = [line.replace(address, "BROKER") for line in said(name, address, queue)]
 
     assert (201, ON_RABBITMQ) == (status, seen)
+
+
+@pytest.mark.full
+@pytest.mark.openmq
+def test_reproduced_on_openmq(prepared):
+    broker = prepared(adapters.find("openmq@6.7.0"), "a")
+    broker.start()
+
+    assert ON_OPENMQ == {name: said(name, "{}:{}".format(*broker.endpoint("stomp")), "a") for name in ON_OPENMQ}
 
 
 @pytest.mark.qpid
