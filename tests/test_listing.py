@@ -116,9 +116,13 @@ def test_a_broker_without_a_container(here):
     reference = adapters.find("reference")
     native = dataclasses.replace(reference, file=reference.file.model_copy(update={"container": None}))
 
-    assert ["ems", "solace"] == without
-    assert ["no [start] in its broker.toml: it is reached at its address only"] * 2 == lacks
-    assert "no [container] in its broker.toml: it runs natively only" == listing._docker_lacks(native)
+    never, here_only = (
+        "no [start] in its broker.toml: it is reached at its address only",
+        "no [container] in its broker.toml: it runs natively only",
+    )
+    assert ["ems", "openmq", "solace"] == without
+    assert [never, here_only, never] == lacks
+    assert here_only == listing._docker_lacks(native)
 
 
 @pytest.fixture
