@@ -175,7 +175,7 @@ def test_every_claim_has_a_scenario_or_a_dated_reason():
 
 
 def test_every_decided_claim_can_be_decided_somewhere():
-    """On a broker that comes with the package or a variant of it, over a protocol, as stock or as a control weakens it.
+    """On a broker of the package or a variant of it, over a protocol: as stock, weakened, or with another word of a setting.
 
     A claim whose condition no broker and no session of its scenarios meets would stand there and never get a verdict.
     """
@@ -185,7 +185,13 @@ def test_every_decided_claim_can_be_decided_somewhere():
     controls = [check.control for item in scripts for check in item.decides.values()]
     settings = {(), *(control.settings for control in controls if isinstance(control, Weakened))}
     for adapter, protocol, client in every_way():
-        for changed in settings:
+        words = {
+            ((name, word),)
+            for name, setting in adapter.file.settings.items()
+            for word, choice in setting.choices.items()
+            if not choice.refused
+        }
+        for changed in settings | words:
             given = weakened(adapter.file, dict(changed), {})
             effective = adapter.effective(given)
             here = Selection(

@@ -82,7 +82,16 @@ def judges(claim: Claim, anomaly: str, item: Scenario, trial: TrialRecord, run: 
     return anomaly not in _EXCUSED or not _EXCUSED[anomaly](item)
 
 
-_NAMES = {"artemis": "Apache Artemis", "qpid": "Apache Qpid", "ems": "TIBCO EMS", "solace": "Solace"}
+_NAMES = {
+    "activemq": "Apache ActiveMQ Classic",
+    "artemis": "Apache Artemis",
+    "ems": "TIBCO EMS",
+    "qpid": "Apache Qpid",
+    "rabbitmq": "RabbitMQ",
+    "rabbitmq3": "RabbitMQ before 4.0",
+    "rabbitmq4": "RabbitMQ 4",
+    "solace": "Solace",
+}
 _REFERENCE = "reference"
 NOT_PROMISED = "Not promised by this configuration: "
 

@@ -110,6 +110,8 @@ PROFILES: dict[str, Profile] = {
         },
     ),
     "solace": Profile("publish windows: confirms at a third of one or after a second, Ack Immediately", windows=True),
+    "rabbitmq": Profile("nothing: its documents promise no more than the standards and the settings here do"),
+    "activemq": Profile("nothing: its documents promise no more than the standards and the settings here do"),
 }
 
 

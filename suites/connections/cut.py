@@ -4,7 +4,6 @@ from conformance.scenario import Check, Liar, scenario
 from conformance.scenario.script import SETTLE, Between, Consume, Cut, Frame, Publish
 
 COMMITS = Liar("commits-when-link-closes")
-REMOVES = Liar("removes-when-sending")
 
 
 @scenario
@@ -56,8 +55,9 @@ class CutBeforeAcknowledgement:
         *SETTLE,
     )
     decides = {
-        "EMS-STEP-04": Check("gone", exposure="delivered_unacknowledged", control=REMOVES),
-        "AMQP-SETTLE-02": Check("gone", exposure="delivered_unacknowledged", control=REMOVES),
-        "STOMP-ACK-03": Check("gone", exposure="delivered_unacknowledged", control=REMOVES),
+        **dict.fromkeys(
+            ("EMS-STEP-04", "AMQP-SETTLE-02", "STOMP-ACK-03", "CLASSIC-QUEUE-01", "RMQ-REQ-01", "RMQ-REQ-02"),
+            Check("gone", exposure="delivered_unacknowledged", control=Liar("removes-when-sending")),
+        ),
         "EMS-DUPS-02": Check("processed_again", exposure="processed_unconfirmed"),
     }

@@ -4,6 +4,8 @@ from conformance.scenario import Check, Liar, SessionLiar, scenario
 from conformance.scenario.script import SETTLE, Between, Consume, ConsumerCrash, Nth, Publish
 
 REMOVES = Liar("removes-when-sending")
+GONE = Check("gone", exposure="delivered_unacknowledged", control=REMOVES)
+UNMARKED = Check("unmarked", exposure="delivered_unacknowledged", control=Liar("never-marks-redelivered"))
 
 
 @scenario
@@ -83,13 +85,13 @@ class ConsumerKilledUnderClient:
         *SETTLE,
     )
     decides = {
-        "EMS-STEP-04": Check("gone", exposure="delivered_unacknowledged", control=REMOVES),
+        "EMS-STEP-04": GONE,
         "EMS-CLIENT-02": Check(
             "gone_after_acknowledge",
             exposure="delivered_after_acknowledge",
             control=Liar("acknowledge-takes-later"),
         ),
-        "AMQP-SETTLE-02": Check("gone", exposure="delivered_unacknowledged", control=REMOVES),
+        "AMQP-SETTLE-02": GONE,
         "EMS-CLIENT-04": Check(
             "acknowledged_undelivered",
             exposure="acknowledged_on_link",
@@ -123,7 +125,7 @@ class ConsumerKilledAfterCumulativeAcknowledgement:
             exposure="acknowledgements_confirmed",
             control=Liar("client-ack-is-individual"),
         ),
-        "STOMP-ACK-03": Check("gone", exposure="delivered_unacknowledged", control=REMOVES),
+        "STOMP-ACK-03": GONE,
     }
 
 
@@ -154,14 +156,16 @@ class ConsumerKilledUnderIndividual:
         *SETTLE,
     )
     decides = {
-        "EMS-STEP-04": Check("gone", exposure="delivered_unacknowledged", control=REMOVES),
-        "AMQP-SETTLE-02": Check("gone", exposure="delivered_unacknowledged", control=REMOVES),
+        "EMS-STEP-04": GONE,
+        "AMQP-SETTLE-02": GONE,
         "STOMP-ACK-02": Check(
             "gone", exposure="delivered_unacknowledged", control=Liar("individual-ack-is-cumulative")
         ),
-        "STOMP-ACK-03": Check("gone", exposure="delivered_unacknowledged", control=REMOVES),
+        "STOMP-ACK-03": GONE,
         "STOMP-ACK-04": Check("came_back", exposure="delivered_unacknowledged"),
-        "EMS-DUPS-05": Check("unmarked", exposure="delivered_unacknowledged", control=Liar("never-marks-redelivered")),
+        "EMS-DUPS-05": UNMARKED,
+        "RMQ-REDEL-01": UNMARKED,
+        **dict.fromkeys(("CLASSIC-QUEUE-01", "RMQ-REQ-01", "RMQ-REQ-02"), GONE),
         "EMS-STEP-05": Check("answered_acknowledgement", exposure="acknowledged"),
         "AMQP-ACC-01": Check(
             "delivered_after_acknowledgement",

@@ -19,6 +19,8 @@ class DeliveriesRefused:
     )
     decides = {
         "AMQP-REL-01": Check("released_gone", exposure="released", control=Liar("drops-released")),
+        "RMQ-AMQP-03": Check("released_gone", exposure="released", control=Liar("drops-released")),
+        "RMQ-STOMP-03": Check("released_gone", exposure="released", control=Liar("drops-failed")),
         "AMQP-REL-02": Check("release_counted", exposure="released", control=Liar("counts-releases")),
         "AMQP-REJ-01": Check("rejected_again", exposure="refused"),
         "STOMP-NACK-01": Check("refused_again", exposure="refused"),

@@ -25,6 +25,7 @@ class ConsumerKilledUnderNoAck:
         "EMS-NOACK-01": AGAIN,
         "EMS-NOACK-02": LOST_ON_THE_WAY,
         "QPID-NOACK-02": AGAIN,
+        "RMQ-AUTO-01": AGAIN,
         "QPID-NOACK-03": LOST_ON_THE_WAY,
         "QPID-NOACK-06": Check(
             "acknowledged_at_all", exposure="carried", control=SessionLiar("acknowledges-in-every-mode")
@@ -57,7 +58,10 @@ class PrefetchReached:
     mode = "client"
     steps = (Publish(120, window=100), Consume("client", prefetch=20, acknowledge=20, hold=True, stop=80), *SETTLE)
     decides = {
-        "QPID-CLIENT-04": Check("over_prefetch", exposure="delivered", control=Liar("ignores-prefetch")),
+        **dict.fromkeys(
+            ("QPID-CLIENT-04", "CLASSIC-PRE-01", "RMQ-PRE-01"),
+            Check("over_prefetch", exposure="delivered", control=Liar("ignores-prefetch")),
+        ),
         "QPID-CLIENT-05": Check(
             "starved", exposure="confirmed", control=Liar("never-refills-prefetch", trials=3, waits_for_liveness=True)
         ),

@@ -20,8 +20,11 @@ def decided(control: Weakened) -> dict[str, Check]:
     return {
         "ARTEMIS-SEND-09": lost,
         "ARTEMIS-SEND-10": lost,
+        "CLASSIC-SYNC-01": lost,
         "EXPECT-SYNC-01": lost,
+        "RMQ-CONF-01": lost,
         "ARTEMIS-SEND-11": Check("confirmed_missing", exposure="confirmed_in_window"),
+        "CLASSIC-SYNC-02": Check("confirmed_missing", exposure="confirmed_in_window"),
         "QPID-PERS-03": Check("confirmed_missing", exposure="confirmed_in_window"),
     }
 
@@ -70,6 +73,7 @@ class PowerLostAfterCommit:
         "ARTEMIS-TX-03": LOST_COMMITTED,
         "ARTEMIS-TX-06": Check("committed_missing", exposure="committed_in_window"),
         "ARTEMIS-TX-07": LOST_COMMITTED,
+        "CLASSIC-TX-01": LOST_COMMITTED,
         "EXPECT-SYNC-02": LOST_COMMITTED,
     }
 
@@ -139,4 +143,4 @@ class PowerLostWhilePublishingLargeMessages:
         Restart(),
         *SETTLE,
     )
-    decides = {"ARTEMIS-SEND-09": LARGE_LOST, "EXPECT-SYNC-01": LARGE_LOST}
+    decides = dict.fromkeys(("ARTEMIS-SEND-09", "CLASSIC-SYNC-01", "EXPECT-SYNC-01", "RMQ-CONF-01"), LARGE_LOST)

@@ -31,8 +31,11 @@ class SyncHeldWhileSending:
         "ARTEMIS-SEND-09": EARLY,
         "ARTEMIS-SEND-10": EARLY,
         "ARTEMIS-ASYNC-10": EARLY,
+        "CLASSIC-SYNC-01": EARLY,
+        "RMQ-CONF-01": EARLY,
         "EXPECT-SYNC-01": EARLY,
         "ARTEMIS-SEND-11": Check("confirmed_before_sync", exposure="confirmed"),
+        "CLASSIC-SYNC-02": Check("confirmed_before_sync", exposure="confirmed"),
         "QPID-PERS-03": Check("confirmed_before_sync", exposure="sync_held"),
     }
 
@@ -55,6 +58,7 @@ class SyncHeldWhileCommitting:
         "ARTEMIS-TX-05": Check("committed_before_sync", exposure="commits_asked"),
         "ARTEMIS-TX-07": COMMITTED_EARLY,
         "ARTEMIS-TX-10": COMMITTED_EARLY,
+        "CLASSIC-TX-01": COMMITTED_EARLY,
         "EXPECT-SYNC-02": COMMITTED_EARLY,
     }
 

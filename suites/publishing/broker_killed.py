@@ -16,6 +16,12 @@ def decided(control: Weakened) -> dict[str, Check]:
         "SOLCD-ACK-02": Check("unanswered_either_way", exposure="unanswered"),
         "ARTEMIS-SEND-09": lost,
         "ARTEMIS-SEND-11": Check("confirmed_missing", exposure="confirmed_in_window"),
+        "CLASSIC-PERS-01": lost,
+        "CLASSIC-SYNC-02": Check("confirmed_missing", exposure="confirmed_in_window"),
+        "RMQ-AMQP-01": lost,
+        "RMQ-DUR-01": lost,
+        "RMQ-QQ-01": lost,
+        "RMQ-STOMP-01": lost,
     }
 
 

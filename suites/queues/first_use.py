@@ -18,7 +18,7 @@ class BrokerKilledSoonAfterDeclaration:
     mode = "async_ack"
     queue = {"fresh": True}
     steps = (SOON, Restart(), *SETTLE)
-    decides = {"SOLCD-ACK-01": LOST}
+    decides = {"SOLCD-ACK-01": LOST, "RMQ-DUR-01": LOST, "RMQ-QQ-01": LOST}
 
 
 @scenario

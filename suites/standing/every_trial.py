@@ -32,6 +32,8 @@ class EveryTrial:
         "EXPECT-BODY-01": ALTERED,
         "EXPECT-TWICE-01": TWICE,
         "JMS-ORDER-01": REORDERED,
+        "CLASSIC-ORDER-01": REORDERED,
         "EXPECT-ORDER-01": REORDERED,
+        "RMQ-ORDER-01": REORDERED,
         "EXPECT-SENT-01": Check("phantom", exposure="received", control=Liar("renames-a-message")),
     }

@@ -19,6 +19,7 @@ class MessagesSentInTransactions:
     steps = (Publish(60, window=50, batch=10, rollback_every=3, peek=True), *SETTLE)
     decides = {
         "AMQP-TX-01": Check("available_early", exposure="in_transactions", control=EARLY),
+        "CLASSIC-TX-02": Check("available_early", exposure="in_transactions", control=EARLY),
         "STOMP-TX-01": Check("available_early", exposure="in_transactions", control=EARLY),
         "AMQP-TX-04": Check("rollback_refused", exposure="rolled_back", control=Liar("refuses-rollbacks")),
     }
@@ -39,6 +40,7 @@ class MessagesAcknowledgedInTransactions:
     )
     decides = {
         "AMQP-TX-02": Check("transacted_acknowledgement", exposure="acknowledged_in_transactions", control=AT_ONCE),
+        "CLASSIC-TX-03": Check("transacted_acknowledgement", exposure="acknowledged_in_transactions", control=AT_ONCE),
         "STOMP-TX-02": Check("transacted_acknowledgement", exposure="acknowledged_in_transactions", control=AT_ONCE),
     }
 

@@ -124,7 +124,7 @@ def test_a_broker_that_cannot_tell_its_words_is_named(tmp_path: pathlib.Path) ->
 def test_the_reference_broker_knows_its_variants_and_liars() -> None:
     names = list(liars.LIARS)
 
-    assert ["artemis", "qpid", "ems", "solace"] == list(REFERENCE.file.variants)
+    assert ["artemis", "qpid", "ems", "solace", "rabbitmq", "activemq"] == list(REFERENCE.file.variants)
     assert {"liar": names[0]} == parse_assignments([f"liar={names[0]}"], REFERENCE.file)
     numbered = {"liar": "confirms-10-ms-before-storing"}
     assert numbered == parse_assignments([f"liar={numbered['liar']}"], REFERENCE.file)

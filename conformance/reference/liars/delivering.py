@@ -26,7 +26,7 @@ DELIVERING: dict[str, Lie] = {
     # Liars about the answer to a send: late, never, twice, or for another.
     "drops-every-tenth-send": lie(
         "Every tenth message of a queue is confirmed, and kept nowhere.",
-        "EXPECT-KEPT-01",
+        "EXPECT-KEPT-01 RMQ-AMQP-02 RMQ-STOMP-02",
         copies=lambda number: 0 if number % TENTH == 0 else 1,
     ),
     "never-answers-one-send": lie(
@@ -66,19 +66,19 @@ DELIVERING: dict[str, Lie] = {
     ),
     "never-marks-redelivered": lie(
         "The delivery-count is always 0, and the redelivered mark is never set.",
-        "EMS-DUPS-05",
+        "EMS-DUPS-05 RMQ-REDEL-01",
         fault="consumer_crash",
         marks_redelivered=False,
     ),
     "requeues-settled": lie(
         "A message that is sent settled is kept, and offered again when its link ends.",
-        "EMS-NOACK-01 QPID-NOACK-02 AMQP-SETTLE-01 STOMP-AUTO-01",
+        "EMS-NOACK-01 QPID-NOACK-02 AMQP-SETTLE-01 STOMP-AUTO-01 RMQ-AUTO-01",
         fault="consumer_crash",
         keeps_settled=True,
     ),
     "ignores-prefetch": lie(
         "A subscription with prefetch-count is sent as much as there is.",
-        "QPID-CLIENT-04",
+        "QPID-CLIENT-04 CLASSIC-PRE-01 RMQ-PRE-01",
         prefetch_limit=lambda _asked: 1000000,
     ),
     "never-refills-prefetch": lie(
@@ -93,12 +93,12 @@ DELIVERING: dict[str, Lie] = {
     ),
     "gives-a-message-to-two-consumers": lie(
         "Every tenth message of a queue is sent to a second consumer as well, where one has credit.",
-        "AMQP-ACQ-01 EXPECT-OWNER-01",
+        "AMQP-ACQ-01 EXPECT-OWNER-01 CLASSIC-QUEUE-02",
         gives_twice=lambda number: number % TENTH == 0,
     ),
     "swaps-two-of-a-hundred": lie(
         "Of each hundred messages of a queue the 50th and the 51st change places.",
-        "JMS-ORDER-01 EXPECT-ORDER-01",
+        "JMS-ORDER-01 EXPECT-ORDER-01 CLASSIC-ORDER-01 RMQ-ORDER-01",
         numbered=_swapped,
     ),
     "corrupts-a-body": lie(
@@ -136,7 +136,7 @@ DELIVERING: dict[str, Lie] = {
     # Liars about what an outcome does.
     "removes-when-sending": lie(
         "A message is removed, durably, when it is sent to a consumer and not when it is acknowledged.",
-        "EMS-STEP-04 SOLCD-ACK-01 AMQP-SETTLE-02 STOMP-ACK-03",
+        "EMS-STEP-04 SOLCD-ACK-01 AMQP-SETTLE-02 STOMP-ACK-03 CLASSIC-QUEUE-01 RMQ-REQ-01 RMQ-REQ-02",
         fault="consumer_crash",
         removes_when_sending=True,
     ),
@@ -154,7 +154,7 @@ DELIVERING: dict[str, Lie] = {
     ),
     "drops-released": lie(
         "A released message is removed.",
-        "AMQP-REL-01",
+        "AMQP-REL-01 RMQ-AMQP-03",
         applied=takes(SettlementEvent.RELEASED, SettlementEvent.ACCEPTED),
     ),
     "counts-releases": lie(
@@ -189,7 +189,7 @@ DELIVERING: dict[str, Lie] = {
     ),
     "drops-failed": lie(
         "A message is removed when its consumer says that it failed: modified with delivery-failed, or NACK.",
-        "AMQP-MOD-03 EXPECT-MOVED-01 EXPECT-SYNC-01",
+        "AMQP-MOD-03 EXPECT-MOVED-01 EXPECT-SYNC-01 RMQ-STOMP-03 CLASSIC-DLQ-01",
         applied=takes(SettlementEvent.FAILED, SettlementEvent.ACCEPTED),
     ),
     "loses-half-a-prefetch": lie(

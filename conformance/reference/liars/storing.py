@@ -64,13 +64,13 @@ STORING: dict[str, Lie] = {
     ),
     "confirms-after-failed-sync": lie(
         "A sync of the journal that fails is ignored, and the broker goes on and confirms.",
-        "ARTEMIS-SEND-09 ARTEMIS-TX-03 EXPECT-SYNC-01 EXPECT-SYNC-02",
+        "ARTEMIS-SEND-09 ARTEMIS-TX-03 EXPECT-SYNC-01 EXPECT-SYNC-02 RMQ-CONF-01",
         fault="failed_sync",
         ignores_failed_syncs=True,
     ),
     "confirms-although-disk-full": lie(
         "A write to the journal that finds no space is ignored, and the broker goes on and confirms.",
-        "ARTEMIS-SEND-09 EXPECT-SYNC-01",
+        "ARTEMIS-SEND-09 EXPECT-SYNC-01 RMQ-CONF-01",
         fault="disk_full",
         ignores_full_disk=True,
     ),
@@ -168,7 +168,7 @@ STORING: dict[str, Lie] = {
     ),
     "loses-the-last-batch": lie(
         "A start does not take over the newest ten messages of each queue.",
-        "SOLCD-ACK-01 AMQP-DUR-01 ARTEMIS-SEND-07",
+        "SOLCD-ACK-01 AMQP-DUR-01 ARTEMIS-SEND-07 RMQ-DUR-01 RMQ-QQ-01",
         fault="kill",
         takes_over=lambda place, count: place < count - TENTH,
     ),

@@ -9,12 +9,12 @@ TRANSACTIONS: dict[str, Lie] = {
     # Liars about transactions.
     "delivers-before-commit": lie(
         "A message sent in a transaction is stored and offered at once; the commit only answers.",
-        "AMQP-TX-01 STOMP-TX-01",
+        "AMQP-TX-01 STOMP-TX-01 CLASSIC-TX-02",
         holds_sends=False,
     ),
     "acknowledges-before-commit": lie(
         "An outcome given in a transaction is applied at once; a rollback does not bring it back.",
-        "AMQP-TX-02 STOMP-TX-02 AMQP-TX-06 STOMP-TX-04",
+        "AMQP-TX-02 STOMP-TX-02 AMQP-TX-06 STOMP-TX-04 CLASSIC-TX-03",
         holds_outcomes=False,
     ),
     "commits-when-link-closes": lie(
