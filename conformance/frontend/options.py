@@ -105,7 +105,7 @@ OPTIONS = (
     Option(
         "--judge-as",
         "VENDOR",
-        "Judge by this vendor's sentences too: artemis, ems, qpid or solace; repeatable.",
+        "Judge by this vendor's sentences too: activemq, artemis, ems, qpid, rabbitmq or solace; repeatable.",
         _RUNS,
         repeatable=True,
     ),

@@ -104,6 +104,26 @@ def test_a_sync_is_tried_where_it_is_documented(adapter, protocol, tried):
     assert {name for item in SCENARIOS.values() for name in wanted(item, asked)} == tried
 
 
+@pytest.mark.parametrize(
+    ("adapter", "protocol", "tried"),
+    [
+        ("rabbitmq@3.10.8:docker", "amqp", "DUR-01 DUR-02 ORDER-01 REQ-02"),
+        ("rabbitmq@4.0.5:docker", "amqp", "AMQP-01 AMQP-02 AMQP-03 DUR-01"),
+        (
+            "rabbitmq@4.0.5:docker",
+            "stomp",
+            "AUTO-01 CONF-01 DUR-01 DUR-02 PRE-01 QQ-01 REDEL-01 REQ-01 STOMP-01 STOMP-02 STOMP-03",
+        ),
+        ("activemq", "amqp", ""),
+    ],
+)
+def test_a_sentence_binds_its_product_version_and_protocol(adapter, protocol, tried):
+    asked = selection("RMQ-*", adapter=adapter, protocol=protocol)
+    found = {name for item in SCENARIOS.values() for name in wanted(item, asked)}
+
+    assert {f"RMQ-{word}" for word in tried.split()} == found
+
+
 def test_a_broker_that_can_only_store_nothing_is_no_control_of_its_syncs():
     """RabbitMQ: its syncs follow `persistence`. A kill takes what was not stored, and says so of no sync."""
     asked = selection("EXPECT-SYNC-01", "SOLCD-ACK-01", adapter="rabbitmq")
