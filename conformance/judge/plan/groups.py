@@ -15,11 +15,11 @@ PLAN_COST = 1_500_000
 """Events times columns that cost as much as one more plan: 0.5 s of planning and compiling, at 0.3 us for each."""
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(frozen=True)
 class Group:
     """Scenarios of one plan, the columns that their checks need, and the events of their trials."""
 
-    scenarios: list[str]
+    scenarios: tuple[str, ...]
     needed: frozenset[str]
     events: int
 
@@ -39,7 +39,7 @@ def group(checks: Mapping[str, Iterable[Check]], events: Mapping[str, int]) -> l
     """
     found: list[Group] = []
     for name in sorted(checks, key=lambda name: (-events[name], name)):
-        alone = Group([name], columns(checks[name]), events[name])
+        alone = Group((name,), columns(checks[name]), events[name])
         added = [(_joined(each, alone).cost - each.cost, place) for place, each in enumerate(found)]
         least, place = min(added, default=(0, -1))
         if place < 0 or least > alone.cost + PLAN_COST:
