@@ -133,7 +133,8 @@ def collect_facts(
     paths = [str(trial.parquet) for trial in trials if trial.parquet is not None]
     if not paths:
         return {}
-    return facts.from_rows(_collect(lambda: relations.summary(spark, paths, len(paths), used)))
+    count = sum(trial.events for trial in trials)
+    return facts.from_rows(_collect(lambda: relations.summary(spark, paths, count, used)))
 
 
 def _collect(plan: Callable[[], DataFrame]) -> list[dict[str, Any]]:
