@@ -193,7 +193,12 @@ class Ledger:
         except OSError:
             self.released(ticket)
             raise
-        self.made(ticket, pid=process.pid)
+        try:
+            self.made(ticket, pid=process.pid)
+        except BaseException:  # its mark cannot be read yet, while the kernel still replaces its environment
+            process.kill()
+            process.wait()
+            raise
         return process, ticket
 
     def close(self) -> None:

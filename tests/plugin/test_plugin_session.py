@@ -70,7 +70,7 @@ def collected(done):
     ("words", "count"),
     [
         (["-k", "SOLCD-ACK-02 and WhilePublishing"], 1),
-        (["-m", "permission", "-k", "OneByOne"], 2),
+        (["-m", "permission", "-k", "OneByOne"], 3),
         (["--claims", "AMQP-DUR-01"], 1),
         (["--claims", "AMQP-DUR-01", "--claims", "EMS-CLIENT-03"], 2),
         (["--claims", "AMQP-DUR-01", "--require", "EMS-CLIENT-03"], 2),
