@@ -78,11 +78,19 @@ PRODUCTS = {
     "activemq": (unreadable, port_taken, no_memory, disk_full),
     "qpid": (unreadable, port_taken, no_memory, disk_full),
 }
+OFTEN = [("artemis", unreadable), ("artemis", port_taken), ("artemis", no_memory), ("qpid", disk_full)]
+"""Each reason once; the other products take minutes."""
 
 
 @pytest.mark.parametrize(
     ("product", "hook"),
-    [pytest.param(name, hook, marks=getattr(pytest.mark, name)) for name, hooks in PRODUCTS.items() for hook in hooks],
+    [
+        pytest.param(
+            name, hook, marks=[getattr(pytest.mark, name), *([] if (name, hook) in OFTEN else [pytest.mark.full])]
+        )
+        for name, hooks in PRODUCTS.items()
+        for hook in hooks
+    ],
 )
 def test_who_is_to_blame(
     tmp_path: pathlib.Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch, product: str, hook: Hook

@@ -73,7 +73,7 @@ def test_a_stock_trial_drains_no_other_queue(play):
     [
         (("--set", "max_delivery_attempts=1"), "AMQP-SETTLE-02", "INCONCLUSIVE"),
         (("--set", "message_ttl_ms=1", "--set", "expiry_destination=EXPIRED"), "AMQP-DUR-01", "INCONCLUSIVE"),
-        (("--set", "message_ttl_ms=1"), "AMQP-DUR-01", "NOT_APPLICABLE"),
+        pytest.param(("--set", "message_ttl_ms=1"), "AMQP-DUR-01", "NOT_APPLICABLE", marks=pytest.mark.full),
     ],
 )
 def test_an_honest_broker_with_policies_is_not_accused(conformance, tmp_path, words, claim, verdict):
