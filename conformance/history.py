@@ -35,6 +35,9 @@ DELAYED = "delayed"
 OUTSIDE = "outside its transaction"
 """End of the detail of a refused SEND in a transaction whose answer named no transaction."""
 
+OPAQUE = ("core", "imq")
+"""Protocols of a vendor's own client (Artemis, OpenMQ), whose frames this suite cannot read."""
+
 OF_ACK = "of an acknowledgement"
 """End of the detail of a SYNC that names a message, and is about the record of its acknowledgement."""
 

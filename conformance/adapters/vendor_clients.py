@@ -25,10 +25,8 @@ from conformance.adapters.file_adapter import FileAdapter
 from conformance.adapters.interface import Adapter
 from conformance.claims import VENDOR_SURFACES
 from conformance.errors import UsageError
+from conformance.history import OPAQUE
 from conformance.scenario import CALLS, FRAMES, MODIFIED
-
-OPAQUE = ("core", "imq")
-"""Protocols of a vendor's own, whose frames no link can read: those of Artemis and of OpenMQ."""
 
 
 class ClientSetting(Setting):

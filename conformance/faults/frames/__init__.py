@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from conformance.faults.frames import amqp, amqp091, stomp
 from conformance.faults.frames.reader import Opaque, Splitter
+from conformance.history import OPAQUE
 
 
 def pair(protocol: str) -> tuple[Splitter, Splitter]:
     """Return readers of the two directions of one connection, to the broker and to the client.
 
-    They share state: an answer to a commit can be recognised only after the commit. The frames of a vendor's own
-    protocol (`core` of Artemis, `imq` of OpenMQ) cannot be read.
+    They share state: an answer to a commit can be recognised only after the commit. The frames of an
+    `OPAQUE` protocol are not read.
     """
     pairs = {"amqp": amqp.pair, "amqp091": amqp091.pair, "stomp": stomp.pair}
-    return pairs[protocol]() if protocol in pairs else (Opaque(), Opaque())
+    return (Opaque(), Opaque()) if protocol in OPAQUE else pairs[protocol]()

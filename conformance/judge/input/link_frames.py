@@ -17,7 +17,7 @@ import msgspec
 from conformance.errors import HistoryError
 from conformance.faults.frames import reader as frames
 from conformance.faults.frames.reader import TO_BROKER, TO_CLIENT
-from conformance.history import Event, Op, Phase
+from conformance.history import OPAQUE, Event, Op, Phase
 
 CARRIES = ("send", "deliver", "acknowledge", "refuse", "answer", "acknowledge_up_to")
 """What a frame means for its message; the code is its place: append only. The last one covers all earlier ones."""
@@ -240,4 +240,4 @@ def _none(event: Event, words: Sequence[str], connection: _Connection) -> Iterat
     return iter(())
 
 
-_TIES = {"amqp": _amqp, "amqp091": _amqp091, "stomp": _stomp, "core": _none, "imq": _none}
+_TIES = {"amqp": _amqp, "amqp091": _amqp091, "stomp": _stomp, **dict.fromkeys(OPAQUE, _none)}
