@@ -29,7 +29,7 @@ def test_a_plan_of_its_own_where_it_is_cheaper(events, found):
 
     assert found == [" ".join(each.scenarios) for each in made]
     assert sum(events.values()) == sum(each.events for each in made)
-    assert all(groups.columns(CHECKS[name]) <= each.needed for each in made for name in each.scenarios)
+    assert all(groups.columns_of(CHECKS[name]) <= each.needed for each in made for name in each.scenarios)
 
 
 def test_no_scenario_no_plan():

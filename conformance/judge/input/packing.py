@@ -7,6 +7,7 @@ too: Parquet stores them once.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import gc
 import itertools
 import pathlib
@@ -113,7 +114,7 @@ class Compacted:
     record: TrialRecord
     parquet: pathlib.Path | None
 
-    @property
+    @functools.cached_property
     def events(self) -> int:
         return pq.read_metadata(self.parquet).num_rows if self.parquet else 0
 

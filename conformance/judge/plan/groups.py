@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from conformance.judge.plan.relations import Check, columns
+from conformance.judge.plan.relations import Check, columns_of
 
 PLAN_COST = 1_500_000
 """Events times columns that cost as much as one more plan: 0.5 s of planning and compiling, at 0.3 us for each."""
@@ -39,7 +39,7 @@ def group(checks: Mapping[str, Iterable[Check]], events: Mapping[str, int]) -> l
     """
     found: list[Group] = []
     for name in sorted(checks, key=lambda name: (-events[name], name)):
-        alone = Group((name,), columns(checks[name]), events[name])
+        alone = Group((name,), columns_of(checks[name]), events[name])
         added = [(_joined(each, alone).cost - each.cost, place) for place, each in enumerate(found)]
         least, place = min(added, default=(0, -1))
         if place < 0 or least > alone.cost + PLAN_COST:

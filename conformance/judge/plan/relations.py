@@ -166,7 +166,7 @@ def _stages(used: Iterable[Check]) -> tuple[list[dict[str, str]], dict[str, str]
     return _pruned(stages, [*_TEXTS, *exploded.values(), *counted.values()]), exploded, counted
 
 
-def columns(used: Iterable[Check]) -> frozenset[str]:
+def columns_of(used: Iterable[Check]) -> frozenset[str]:
     """Return the names of all columns and aggregates that the plan of these checks has: a measure of its cost."""
     stages, _, counted = _stages(used)
     return frozenset().union(*stages, counted)
