@@ -38,6 +38,7 @@ from conformance.judge.warm_up import warm_up
 from conformance.ledger import Ledger, release_leftovers
 from conformance.records import Checksum, RunFile, RunRecord, TrialRecord
 from conformance.run import artifacts, policies
+from conformance.run.clients import singly
 from conformance.run.planning import (
     Planned,
     Selection,
@@ -197,7 +198,7 @@ def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
         lacking[FOR_TOPIC] = f"messages have no annotations over {selection.protocol}"
     if ANSWERED in lacking and vendor is None and over.ack_confirm is None:
         lacking[ANSWERED] = f"the adapter of {selection.adapter.name} has no ack_confirm over {selection.protocol}"
-    if selection.protocol == "stomp" and "individual_ack" not in selection.adapter.capabilities("stomp"):
+    if selection.protocol == "stomp" and not singly(selection.adapter, "stomp"):
         why = f"the adapter of {selection.adapter.name} does not declare individual_ack over stomp"
         lacking |= {"mode individual": why, "mode individual_dups_ok": why}
     if COPIED in lacking and not over.copied:

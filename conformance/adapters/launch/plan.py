@@ -101,7 +101,7 @@ class Plan:
         return self.folder / fill(self.source.file.start.folder, self.words, "start.folder")
 
     def named(self, queue: str) -> str:
-        """The name at the broker of a queue: of the suite's name for it, or of the one at the broker itself."""
+        """Return the broker's name for a queue of the suite (`queues.hyphen`). The broker's own name stays as it is."""
         rules = self.source.file.queues
         return queue.replace("-", rules.hyphen) if rules else queue
 

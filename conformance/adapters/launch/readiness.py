@@ -81,7 +81,7 @@ class Readiness:
         for key, wanted in stored(self._plan.source.file, self._plan.settings).items():
             held = [file.read_bytes() for file in pathlib.Path(self._plan.words["data_dir"]).glob(wanted.files)]
             for queue in self._plan.queues:
-                pattern = fill(wanted.pattern, {"queue": re.escape(queue)}, f"{key}.pattern").encode()
+                pattern = fill(wanted.pattern, {"queue": re.escape(self._plan.named(queue))}, f"{key}.pattern").encode()
                 if not any(re.search(pattern, data) for data in held):
                     return f"{key}: no file {wanted.files} has {wanted.pattern!r} of queue {queue}"
         return ""
