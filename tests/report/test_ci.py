@@ -86,6 +86,7 @@ def test_words_of_others_stay_words(written, tmp_path):
     assert 1 == len(list(junit.iter("testcase")))
     assert "\x1b" not in summary
     assert "<b>" not in summary.replace("\\<b", "")
+    assert 1 == line.count("::error ")
     _, title, message = line.split("::", 2)
     assert ("error title=</failure>]]><script>", True) == (title[:33], title.endswith(" violated"))
     assert "%0A::error::|" in message  # a colon is shown as it is

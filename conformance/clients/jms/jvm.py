@@ -19,7 +19,6 @@ from conformance.errors import ClientError, LaunchError
 _OPTIONS = ("-Xms32m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-Xrs")
 """Small and quick to start. -Xrs: Python handles the signals of this process, not the JVM."""
 
-
 _RESTRICTS = 24
 """From this Java on the JVM warns of the native methods of JPype (JEP 472)."""
 
