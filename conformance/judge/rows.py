@@ -12,6 +12,7 @@ from conformance.records import RunRecord, TrialRecord
 
 __all__ = [
     "ControlResult",
+    "Course",
     "Exposure",
     "Judgement",
     "RunRecord",
@@ -93,6 +94,27 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True):
     timeline: tuple[dict[str, Any], ...] = ()
 
 
+class Course(msgspec.Struct, frozen=True, kw_only=True):
+    """What happened in each of equal parts of a trial's time: the data of a picture, which decides nothing.
+
+    `sent` (at the intended time of a paced publisher), `confirmed` and `delivered` (for the first time) count messages.
+    `median_ms` and `longest_ms` are the times from the intended send to its answer, in the part of the answer; 0.0
+    without one. `down` is 1 where a fault was in effect or the broker was not ready. `starts_ms` has the longest start
+    of the broker of each part with one.
+    """
+
+    trial: str
+    seconds: float
+    sent: tuple[int, ...]
+    confirmed: tuple[int, ...]
+    delivered: tuple[int, ...]
+    median_ms: tuple[float, ...]
+    longest_ms: tuple[float, ...]
+    down: tuple[int, ...]
+    faults: int
+    starts_ms: tuple[float, ...]
+
+
 class VerdictRow(msgspec.Struct, frozen=True, kw_only=True):
     """One claim in one scenario: the unit of a report, and an object of `verdicts` in `report.json`.
 
@@ -162,3 +184,4 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     rows: tuple[VerdictRow, ...]
     self_checks: tuple[VerdictRow, ...]
     trials: tuple[TrialRecord, ...]
+    courses: tuple[Course, ...] = ()

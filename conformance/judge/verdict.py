@@ -15,9 +15,9 @@ from conformance.history import Op, Phase, message_id, parse_message
 from conformance.judge import rules
 from conformance.judge.input import folder
 from conformance.judge.input.packing import Compacted, compact_all
-from conformance.judge.plan import exposures, facts, groups, relations
+from conformance.judge.plan import course, exposures, facts, groups, relations
 from conformance.judge.plan.facts import TrialFacts
-from conformance.judge.rows import Judgement, Verdict, VerdictRow, Witness
+from conformance.judge.rows import Course, Judgement, Verdict, VerdictRow, Witness
 from conformance.judge.tally import ClaimEvidence
 from conformance.records import Checksum
 from conformance.scenario import Scenario
@@ -67,17 +67,19 @@ def judge(
         rows=tuple(row for row in rows if not rules.is_self_check(row)),
         self_checks=tuple(row for row in rows if rules.is_self_check(row)),
         trials=tuple(evidence.trials),
+        courses=_courses(session, compacted, remembered),
     )
 
 
 class Remembered:
-    """The facts of scenarios that this process has judged, and the checksums of files.
+    """The facts of scenarios and the courses of trials that this process has judged, and the checksums of files.
 
     A scenario is judged again only if one of its own trials was added.
     """
 
     def __init__(self) -> None:
         self._facts: dict[frozenset[str], dict[str, TrialFacts]] = {}
+        self.courses: dict[str, Course] = {}
         self._checksums: dict[pathlib.Path, tuple[tuple[int, ...], Checksum]] = {}
 
     def checksum(self, path: pathlib.Path) -> Checksum:
@@ -124,6 +126,18 @@ def _facts(
     for trial_ids in names.values():
         remembered.keep(trial_ids, found)
     return found
+
+
+def _courses(
+    session: JudgeSession | StartingSession, trials: Sequence[Compacted], remembered: Remembered
+) -> tuple[Course, ...]:
+    """Return the course of each trial that is not void; Spark is asked about those that are not remembered."""
+    whole = [trial for trial in trials if trial.parquet is not None]
+    new = [trial for trial in whole if trial.record.trial not in remembered.courses]
+    if new:
+        paths = [str(trial.parquet) for trial in new]
+        remembered.courses |= course.from_rows(_collect(lambda: course.courses(session.spark, paths)))
+    return tuple(remembered.courses[trial.record.trial] for trial in whole)
 
 
 def collect_facts(

@@ -3,7 +3,7 @@
 `model`         the report as data (`report.json`), its headline, and what limits its answers
 `expectations`  what a user expected: known failures, a baseline, claims that must be tried
 `questions`     the six questions of the first screen, by failure model
-`pictures`      the time line of a message as a picture
+`pictures`      the time line of a message, the course of a trial, and times, as pictures
 `html`          one self-contained page, readable offline and without scripts
 `ci`            JUnit, CTRF, and a summary in Markdown with annotations
 `site`          a static site over many runs

@@ -21,7 +21,7 @@ from markupsafe import Markup
 
 from conformance import paths
 from conformance.claims import Catalogue, Claim, Subject
-from conformance.judge.rows import ControlResult, Judgement, TrialRecord, Verdict, VerdictRow, Witness
+from conformance.judge.rows import ControlResult, Course, Judgement, TrialRecord, Verdict, VerdictRow, Witness
 from conformance.quoting import visible
 from conformance.report import model, phrases, pictures, questions
 from conformance.report.model import Expectations
@@ -107,9 +107,23 @@ def page(
             exit_means=expected.means if expected else phrases.exit_means(judgement),
             tone=_tone(judgement, catalogue),
             settings=catalogue.settings,
+            courses={course.trial: course for course in judgement.courses},
+            times=_courses_by_fault(judgement, scenarios),
             marks=lambda row: _marks(row, judgement, catalogue, expected),
         )
     )
+
+
+def _courses_by_fault(judgement: Judgement, scenarios: Mapping[str, Scenario]) -> dict[str, list[Course]]:
+    """Return the courses of the broker as configured, by the fault of their scenario."""
+    subjects = {trial.trial: trial.scenario for trial in judgement.trials if trial.arm == "subject"}
+    found: dict[str, list[Course]] = {}
+    for course in judgement.courses:
+        if course.trial in subjects:
+            script = scenarios.get(subjects[course.trial])
+            fault = script.fault.name.replace("_", " ") if script and script.fault else "no fault"
+            found.setdefault(fault, []).append(course)
+    return {fault: found[fault] for fault in sorted(found)}
 
 
 def _marks(row: VerdictRow, judgement: Judgement, catalogue: Catalogue, expected: Expectations | None) -> list[str]:
@@ -195,7 +209,9 @@ def _scenario_view(name: str, judgement: Judgement, script: Scenario | None) -> 
         rows=tuple(row for row in everything if row in judgement.rows),
         self_checks=tuple(row.claim for row in everything if row in judgement.self_checks),
         controls=tuple(dict.fromkeys(row.control for row in everything if row.control)),
-        trials=tuple(trial for trial in judgement.trials if trial.scenario == name),
+        trials=tuple(
+            sorted((one for one in judgement.trials if one.scenario == name), key=lambda one: one.arm != "subject")
+        ),
     )
 
 
@@ -263,6 +279,9 @@ def environment() -> jinja2.Environment:
         "to_decide": phrases.command_to_decide,
         "ending": pictures.ending,
         "lanes": pictures.lanes,
+        "strip": pictures.strip,
+        "times": pictures.times,
+        "course_words": pictures.course_words,
         "setting": _setting,
     }
     environment.filters.update(filters)

@@ -17,7 +17,7 @@ import msgspec
 from conformance import __version__
 from conformance.claims import Catalogue, Kind, Scope, Subject
 from conformance.judge.exits import exit_code
-from conformance.judge.rows import Judgement, RunRecord, TrialRecord, Verdict, VerdictRow
+from conformance.judge.rows import Course, Judgement, RunRecord, TrialRecord, Verdict, VerdictRow
 from conformance.report.phrases import UNTRIED, exposure_words, gravity, plural
 
 
@@ -160,11 +160,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     verdicts: tuple[VerdictRow, ...]
     self_checks: tuple[VerdictRow, ...]
     trials: tuple[TrialRecord, ...]
+    courses: tuple[Course, ...] = ()
     expectations: Expectations | None = None
 
     @property
     def judgement(self) -> Judgement:
-        return Judgement(run=self.run, rows=self.verdicts, self_checks=self.self_checks, trials=self.trials)
+        return Judgement(
+            run=self.run, rows=self.verdicts, self_checks=self.self_checks, trials=self.trials, courses=self.courses
+        )
 
 
 def report(judgement: Judgement, catalogue: Catalogue | None = None, expected: Expectations | None = None) -> Report:
@@ -182,6 +185,7 @@ def report(judgement: Judgement, catalogue: Catalogue | None = None, expected: E
         verdicts=judgement.rows,
         self_checks=judgement.self_checks,
         trials=judgement.trials,
+        courses=judgement.courses,
         expectations=expected,
     )
 
@@ -191,7 +195,7 @@ def write_json(
 ) -> None:
     """Write `report.json`. Invalid bytes of a log become `?`: the file is always valid UTF-8."""
     data = msgspec.to_builtins(report(judgement, catalogue, expected))
-    path.write_bytes(json.dumps(data, ensure_ascii=False, indent=1).encode("utf-8", "replace") + b"\n")
+    path.write_bytes(json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n")
 
 
 def read_json(path: Path) -> Report:

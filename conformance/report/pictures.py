@@ -1,13 +1,19 @@
-"""The time line of a message as swim lanes: SVG without a script, and one sentence that says how it ended."""
+"""Pictures of a report, as SVG without a script, each with a sentence that says the same.
+
+The time line of a message as swim lanes; a strip for each trial; and how long answers and starts took.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
 
-from conformance.judge.rows import Witness
+from conformance.judge.rows import Course, Verdict, VerdictRow, Witness
 from conformance.quoting import visible
 from conformance.report.phrases import plural
 
@@ -65,9 +71,7 @@ def lanes(witness: Witness) -> Markup:
         parts += _event(event, names, HEAD + ROW * place + ROW // 2, width, None if before is None else at_ms - before)
         before = at_ms
     says = f"Time line of {witness.message}: {ending(witness)} The table below has each event."
-    return Markup('<svg role="img" viewBox="0 0 {} {}" width="{}"><title>{}</title>{}</svg>').format(
-        width, height, width, visible(says), Markup("").join(parts)
-    )
+    return _picture(says, width, height, parts)
 
 
 def _event(event: Mapping[str, Any], names: Sequence[str], y: int, width: int, gap_ms: float | None) -> list[Markup]:
@@ -94,3 +98,135 @@ def _x(lane: int) -> int:
 def _short(text: str) -> str:
     shown = visible(text)
     return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 1]}…"
+
+
+PART, STRIP, LEFT = 14, 26, 120
+"""Pixels of a strip: the width of a part of the trial's time, the height of a row, the width of the names of rows."""
+_DECADES = tuple(range(-4, 3))
+"""Times are drawn on a logarithmic scale: 0.1 ms to 100 s."""
+
+
+def course_words(course: Course) -> str:
+    """Say in one line what a trial was: `400 sent, 390 confirmed, 395 delivered in 2.1 s. 3 faults, ...`."""
+    counts = {"sent": course.sent, "confirmed": course.confirmed, "delivered": course.delivered}
+    said = [f"{', '.join(f'{sum(each):,} {name}' for name, each in counts.items())} in {course.seconds:.1f} s"]
+    if course.faults:
+        started = f", the broker started in {_span(max(course.starts_ms))} at most" if course.starts_ms else ""
+        said.append(plural(course.faults, "fault") + started)
+    if typical := typical_ms(course):
+        said.append(f"Answers took {_span(typical)} typically, {_span(max(course.longest_ms))} at most")
+    return ". ".join(said) + "."
+
+
+def typical_ms(course: Course) -> float:
+    """Return the median over the parts of the trial of their median answer, 0.0 without one."""
+    return statistics.median(filter(None, course.median_ms)) if any(course.median_ms) else 0.0
+
+
+def strip(course: Course, rows: Iterable[VerdictRow] = ()) -> Markup:
+    """Draw a trial over its time: messages sent and confirmed, delivered, and how long an answer took.
+
+    A band is a fault, until the broker is ready again. A line marks when a witness of these violations was confirmed.
+    """
+    width, height = LEFT + PART * len(course.sent), 3 * (STRIP + 6) + 14
+    parts = [_band(LEFT + PART * at, PART, height - 14) for at, down in enumerate(course.down) if down]
+    most = max(1, *course.sent, *course.confirmed, *course.delivered)
+    for row, (name, filled, outlined) in enumerate(
+        (("sent, confirmed", course.confirmed, course.sent), ("delivered", course.delivered, ()))
+    ):
+        base = (row + 1) * (STRIP + 6)
+        parts.append(_text(0, base - 6, name))
+        parts.append(_steps(_heights(filled, most), base, "full"))
+        parts += [_steps(_heights(outlined, most), base, "open")] if outlined else []
+    base = 3 * (STRIP + 6)
+    parts.append(_text(0, base - 6, "answer (log)"))
+    parts.append(_steps(tuple(map(_log_height, course.longest_ms)), base, "open"))
+    parts.append(_steps(tuple(map(_log_height, course.median_ms)), base, "full"))
+    for at_ms in _confirmed_at(course.trial, rows):
+        x = LEFT + at_ms / 1e3 / max(course.seconds, 1e-3) * PART * len(course.sent)
+        parts.append(Markup('<line x1="{0:.0f}" x2="{0:.0f}" y1="0" y2="{1}" class="lost"/>').format(x, height - 14))
+    parts += [_text(LEFT, height, "0 s"), _text(width, height, f"{course.seconds:.1f} s", "end")]
+    return _picture(f"{course.trial}: {course_words(course)}", width, height, parts)
+
+
+def _confirmed_at(trial: str, rows: Iterable[VerdictRow]) -> list[float]:
+    """Return when the witnesses of violations in this trial were confirmed, in milliseconds of the trial."""
+    lines = [w.timeline for row in rows if row.verdict is Verdict.VIOLATED for w in row.witnesses if w.trial == trial]
+    return [float(event["at_ms"]) for line in lines for event in line if _is(event, "send", "ok")]
+
+
+def times(courses: Mapping[str, Sequence[Course]]) -> Markup:
+    """Draw how long answers and starts took, as counts of trials on a logarithmic scale.
+
+    `courses` are by fault. The first row is the typical answer of each trial; then, by fault, the longest; last the
+    starts of the broker.
+    """
+    every = [course for group in courses.values() for course in group]
+    rows = {"typical answer": [typical_ms(course) for course in every]}
+    rows |= {f"longest: {fault}": [max(course.longest_ms) for course in group] for fault, group in courses.items()}
+    rows["start of broker"] = [ms for course in every for ms in course.starts_ms]
+    rows = {name: [ms for ms in each if ms] for name, each in rows.items() if any(each)}
+    bins, bin_width = 12 * (len(_DECADES) - 1), 9
+    left, height = LEFT + 60, (STRIP + 6) * len(rows) + 16
+    parts = []
+    for row, (name, each) in enumerate(rows.items()):
+        base, counts = (row + 1) * (STRIP + 6), [0] * bins
+        for ms in each:
+            counts[min(int(_decades(ms) * 12), bins - 1)] += 1
+        parts.append(_text(0, base - 6, f"{name} ({len(each)})"))
+        for at, count in enumerate(counts):
+            if count:
+                tall = max(3, round(STRIP * count / max(counts)))
+                parts.append(_bar(left + at * bin_width, base - tall, bin_width - 1, tall))
+    for place, decade in enumerate(_DECADES):
+        parts.append(_text(left + place * 12 * bin_width, height, _span(10.0 ** (decade + 3))))
+    says = f"How long answers and starts took in {plural(len(every), 'trial')}"
+    return _picture(says, left + bins * bin_width + 60, height, parts)
+
+
+def _decades(ms: float) -> float:
+    """Return the place of a time on the scale: decades from its low end."""
+    return min(max(math.log10(ms / 1e3) - _DECADES[0], 0.0), float(len(_DECADES) - 1))
+
+
+def _log_height(ms: float) -> int:
+    return max(1, round(STRIP * _decades(ms) / (len(_DECADES) - 1))) if ms else 0
+
+
+def _heights(counts: Sequence[int], most: int) -> tuple[int, ...]:
+    return tuple(max(1, round(STRIP * count / most)) if count else 0 for count in counts)
+
+
+def _steps(heights: Sequence[int], base: int, kind: str) -> Markup:
+    """Draw an area of steps, one for each run of equal heights."""
+    steps = "".join(f"V{base - tall}h{PART * len(list(same))}" for tall, same in itertools.groupby(heights))
+    return Markup('<path d="M{} {}{}V{}" class="{}"/>').format(LEFT, base, steps, base, kind)
+
+
+def _band(x: int, width: int, height: int) -> Markup:
+    return Markup('<rect x="{}" y="0" width="{}" height="{}"/>').format(x, width, height)
+
+
+def _bar(x: int, y: int, width: int, height: int) -> Markup:
+    return Markup('<path d="M{} {}h{}v{}h-{}z" class="full"/>').format(x, y, width, height, width)
+
+
+def _text(x: int, y: int, text: str, anchor: str = "start") -> Markup:
+    return Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>').format(x, y, anchor, visible(text))
+
+
+def _picture(says: str, width: int, height: int, parts: Sequence[Markup]) -> Markup:
+    return Markup('<svg role="img" viewBox="0 0 {0} {1}" width="{0}"><title>{2}</title>{3}</svg>').format(
+        width, height, visible(says), Markup("").join(parts)
+    )
+
+
+def _span(ms: float) -> str:
+    """Return a time for people.
+
+    >>> _span(0.84), _span(230.7), _span(1234.0)
+    ('0.8 ms', '231 ms', '1.2 s')
+    """
+    if ms >= 1_000:
+        return f"{ms / 1_000:.3g} s" if ms >= 10_000 else f"{ms / 1_000:.1f} s"
+    return f"{ms:.0f} ms" if ms >= 10 else f"{ms:.1f} ms"

@@ -26,7 +26,7 @@ from conformance.history import Ended, Event, History, Op, Phase, read
 from conformance.judge.input import link_frames
 from conformance.records import Checksum, TrialRecord
 
-FORMAT = "5"
+FORMAT = "6"
 """The format of the Parquet files; a file of another format is made again."""
 
 FILE = "events.parquet"
@@ -49,6 +49,7 @@ FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("number", pa.int16(), "smallint"),  # of the process within its role, from 1
     ("sequence", pa.int64(), "bigint"),
     ("at_ns", pa.int64(), "bigint"),
+    ("due_ns", pa.int64(), "bigint"),
     ("op", pa.int8(), "tinyint"),
     ("phase", pa.int8(), "tinyint"),
     ("epoch", pa.int32(), "int"),
@@ -279,7 +280,7 @@ def _columns(
     fields = list(zip(*map(msgspec.structs.astuple, events), strict=True))
     rows = len(events)
     taken = ("sequence", "at_ns", "epoch", "queue", "message", "durable", "redelivered", "first_acquirer", "intact")
-    more = ("count", "first", "last", "fault", "detail")
+    more = ("due_ns", "count", "first", "last", "fault", "detail")
     columns: dict[str, Sequence[Any]] = {name: fields[_PLACE[name]] for name in (*taken, *more)}
     for name in ("op", "phase"):
         columns[name] = list(map(_CODES.__getitem__, map(id, fields[_PLACE[name]])))
