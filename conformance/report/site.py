@@ -15,7 +15,10 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
+from markdown_it import MarkdownIt
+from markupsafe import Markup
 
+from conformance import paths
 from conformance.errors import UsageError
 from conformance.judge.rows import Verdict
 from conformance.report import html, model, phrases, questions
@@ -24,6 +27,9 @@ from conformance.report.questions import Cell
 
 _COLOURS = {Verdict.HOLDS: "#0f6b3a", Verdict.VIOLATED: "#a11212", Verdict.HARNESS_ERROR: "#5b2a8c"}
 _OTHER_COLOUR = "#7a4d00"
+
+WRITTEN = {"findings": "What was found about brokers", "bugs": "Bugs that brokers once had"}
+"""The pages beside the index, by the folder of `fixtures` whose README they show, and their titles."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,10 +100,21 @@ def write(folders: Sequence[pathlib.Path], out: pathlib.Path) -> pathlib.Path:
         asked=list(questions.QUESTIONS),
         claims=[claims[name] for name in sorted(claims)],
         changes=changes(shown),
+        written=WRITTEN,
     )
     index = out / "index.html"
     index.write_bytes(text.encode("utf-8", "replace"))
+    for name, title in WRITTEN.items():
+        (out / f"{name}.html").write_text(_written(name, title), "utf-8")
     return index
+
+
+def _written(name: str, title: str) -> str:
+    """Return the page of a list that people wrote in Markdown, with its tables."""
+    text = (paths.fixtures() / name / "README.md").read_text("utf-8")
+    body = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
+    page = html.environment().get_template("document.html.j2")
+    return page.render(title=title, body=Markup(body))  # noqa: S704 - our own file, in which HTML is escaped
 
 
 def _reports(folder: pathlib.Path) -> Iterable[pathlib.Path]:

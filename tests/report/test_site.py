@@ -45,6 +45,19 @@ def test_runs_side_by_side(run_of, tmp_path):
     assert "&lt;b&gt;RabbitMQ 4.3.6" in index
 
 
+@pytest.mark.parametrize(("name", "folder"), [("findings", "*.py"), ("bugs", "*.toml")])
+def test_findings_and_bugs_have_a_page(run_of, tmp_path, name, folder):
+    """Each script and each bug is a row of its table, and the index links to the page."""
+    run_of("a", row())
+    index = site.write([tmp_path / "runs"], tmp_path / "site")
+    page = (tmp_path / "site" / f"{name}.html").read_text()
+
+    assert f'<a href="{name}.html">' in index.read_text()
+    listed = {path.name for path in (paths.fixtures() / name).glob(folder)}
+    assert listed == {cell for cell in re.findall(r"<td><code>([^<]+)</code></td>", page) if cell in listed}
+    assert "|---" not in page
+
+
 def test_the_last_run_of_an_address_is_shown(run_of, tmp_path):
     """A vendor's client has an address of its own."""
     run_of("new", row(), started="2026-11-25T10:00:00+00:00")
