@@ -22,13 +22,14 @@ from conformance import paths, records, scenario
 from conformance.campaign import Campaign
 from conformance.claims import Catalogue, Claim, Kind
 from conformance.errors import CatalogueError
-from conformance.judge.rows import HERE, TrialRecord, Verdict, VerdictRow, replay_in
+from conformance.judge.rows import HERE, Judgement, TrialRecord, Verdict, VerdictRow, replay_in
 from conformance.quoting import visible
 from conformance.records import RunRecord
 from conformance.report.expectations import ExpectationOutcome
 from conformance.report.html import timeline
 from conformance.report.model import STANDING_TEXTS, Standing, is_undecided
 from conformance.report.phrases import row_words, steps_in_words
+from conformance.report.pictures import course_words
 from conformance.scenario import Scenario
 
 EVENTS = 40
@@ -136,8 +137,7 @@ def properties(answer: ClaimAnswer, run: RunRecord) -> list[tuple[str, object]]:
 def allure_markers(claim: Claim, scenario: Scenario, catalogue: Catalogue) -> list[pytest.MarkDecorator]:
     """Return the markers of Allure: document with its address, claim, severity, and the script.
 
-    The script is a text, and no steps of Allure: the trials that play it end before the test begins, and may be those
-    of another test.
+    The script is a text: the steps of Allure are the trials that played it (`_trial_steps`).
     """
     allure: Any = importlib.import_module("allure")  # has no types
 
@@ -173,12 +173,15 @@ def describe_to_allure(run: RunRecord, folder: pathlib.Path) -> None:
     (folder / "categories.json").write_bytes(msgspec.json.format(msgspec.json.encode(told), indent=1))
 
 
-def report_to_allure(row: VerdictRow, run: RunRecord, folder: pathlib.Path, logs: Iterable[pathlib.Path]) -> None:
-    """Give Allure the parameters and attachments of the current test.
+def report_to_allure(
+    row: VerdictRow, judgement: Judgement, folder: pathlib.Path, logs: Iterable[pathlib.Path], reporter: Any
+) -> None:
+    """Give Allure the parameters, attachments and steps of the current test; `reporter` is that of allure-pytest.
 
     Seed and folder change with every run, so they are excluded from the identity of the test.
     """
     allure: Any = importlib.import_module("allure")  # has no types
+    run = judgement.run
 
     for name in ("adapter", "version", "protocol"):
         allure.dynamic.parameter(name, getattr(row, name))
@@ -191,6 +194,36 @@ def report_to_allure(row: VerdictRow, run: RunRecord, folder: pathlib.Path, logs
     for log in logs:
         tail = "\n".join(log.read_text(errors="replace").splitlines()[-LOG_LINES:])
         allure.attach(visible(tail), f"end of {log.parent.name}/{log.name}", allure.attachment_type.TEXT)
+    for step in _trial_steps(row, judgement, folder):
+        reporter.start_step(None, step.name, step)
+        reporter.stop_step(step.name)
+
+
+def _trial_steps(row: VerdictRow, judgement: Judgement, folder: pathlib.Path) -> Iterator[Any]:
+    """Yield the trials of the scenario as steps of Allure, with the times at which they were recorded.
+
+    A trial with a counterexample of this row has failed, and a void one is broken. The others have passed, unless the
+    row is violated (only its first counterexamples are known by trial) or undecided.
+    """
+    model: Any = importlib.import_module("allure_commons.model2")  # has no types
+    failed = {witness.trial for witness in row.witnesses} if row.verdict is Verdict.VIOLATED else set()
+    courses = {course.trial: course_words(course) for course in judgement.courses}
+    for trial in judgement.trials:
+        if trial.scenario != row.scenario:
+            continue
+        ended = (folder / "trials" / trial.trial / "trial.json").stat().st_mtime
+        if trial.void:
+            status = model.Status.BROKEN
+        elif trial.trial in failed:
+            status = model.Status.FAILED
+        else:
+            status = None if row.verdict in (*_SKIPPED, Verdict.VIOLATED) else model.Status.PASSED
+        yield model.TestStepResult(
+            name=visible(f"{trial.trial}: {trial.void or courses.get(trial.trial, '')}"),
+            status=status,
+            start=round((ended - trial.seconds) * 1_000),
+            stop=round(ended * 1_000),
+        )
 
 
 class ClaimSession(Protocol):

@@ -133,8 +133,9 @@ class Front:
         run = self._running.run
         answer = ClaimAnswer(row, self.expected.of(self.judgement), untried=item.name in self._untried)
         item.user_properties += claim_tests.properties(answer, run)
-        if self.config.pluginmanager.hasplugin("allure_listener"):
-            claim_tests.report_to_allure(row, run, self.campaign.folder, self._logs[chosen.id])
+        if allure := self.config.pluginmanager.get_plugin("allure_listener"):
+            logs, reporter = self._logs[chosen.id], allure.allure_logger
+            claim_tests.report_to_allure(row, self.judgement, self.campaign.folder, logs, reporter)
         if row.verdict is Verdict.HARNESS_ERROR:
             raise HarnessError(claim_tests.harness_error(row, self.judgement.trials))
         return answer
