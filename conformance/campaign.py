@@ -11,6 +11,7 @@ import collections
 import contextlib
 import dataclasses
 import datetime
+import fnmatch
 import functools
 import os
 import pathlib
@@ -50,7 +51,7 @@ from conformance.run.planning import (
     subject_trials,
     wanted,
 )
-from conformance.run.record import Progress, Recording, RunWriter
+from conformance.run.record import Progress, Recording, RunWriter, check_same_run, not_recorded, read_interrupted
 from conformance.scenario import ANSWERED, COPIED, FOR_TOPIC, FRAMES, MODIFIED, Scenario
 from conformance.scenario.script import DiskFull, FailedSync
 
@@ -59,7 +60,7 @@ from conformance.scenario.script import DiskFull, FailedSync
 class Options:
     """The options of a run, as typed; `prepare` checks them. Without `jobs` there are as many as cores.
 
-    The run adds trials until `budget_s` seconds have passed.
+    The run adds trials until `budget_s` seconds have passed. `resume` is the folder of a run that was interrupted.
     """
 
     adapter: str
@@ -67,6 +68,7 @@ class Options:
     client: str = ""
     settings: Sequence[str] = ()
     claims: Sequence[str] = ("*",)
+    scenarios: Sequence[str] = ()
     required: Sequence[str] = ()
     judge_as: Sequence[str] = ()
     quick: bool = False
@@ -76,6 +78,7 @@ class Options:
     jobs: int | None = None
     seed: int | None = None
     out: pathlib.Path | None = None
+    resume: pathlib.Path | None = None
     offline: bool = False
     access: Access = OPEN
     config: pathlib.Path | None = None
@@ -106,7 +109,8 @@ class Campaign:
     """A run that was checked and not started.
 
     A replay has exactly the trials in `chosen`, and `again` is the command line that repeats it. `adapt` changes
-    planned trials before they are recorded: an upgrade gives each its own pair of brokers.
+    planned trials before they are recorded: an upgrade gives each its own pair of brokers. `earlier` is the run that
+    this one goes on with.
     """
 
     options: Options
@@ -118,6 +122,7 @@ class Campaign:
     chosen: tuple[Planned, ...] = ()
     again: str = ""
     adapt: Callable[[Iterable[Planned]], list[Planned]] = list
+    earlier: RunFile | None = None
 
     @property
     def trials(self) -> list[Planned]:
@@ -151,6 +156,8 @@ def prepare(options: Options) -> Campaign:
     for option, number in (("--trials", options.trials), ("--jobs", options.jobs)):
         if number is not None and number < 1:
             raise UsageError(f"{option} {number}: at least 1", code="too-small", option=option)
+    earlier = read_interrupted(options.resume) if options.resume else None
+    seed = earlier.seed if earlier and options.seed is None else options.seed
     selection = Selection(
         adapter=adapter,
         protocol=protocol,
@@ -158,8 +165,9 @@ def prepare(options: Options) -> Campaign:
         overrides=opened.overrides,
         claims=list({claim.id: claim for claim in [*selected, *required]}.values()),
         required=frozenset(claim.id for claim in required),
-        seed=options.seed if options.seed is not None else secrets.randbelow(1 << 31),
+        seed=seed if seed is not None else secrets.randbelow(1 << 31),
         trials=options.trials,
+        only=_named(options.scenarios, scenarios),
         thorough=options.thorough,
         judged_as=frozenset(options.judge_as),
         no_client_reason=opening.no_client_reason(protocol, adapter),
@@ -168,7 +176,21 @@ def prepare(options: Options) -> Campaign:
     selection = _able(selection, scenarios)
     if options.quick:
         selection = quick(selection, scenarios, catalogue)
-    return Campaign(options, adapter, catalogue, scenarios, selection, folder_for(options, adapter))
+    if options.resume and options.out:
+        raise UsageError("--resume and --out: give one of them", code="one-of")
+    folder = options.resume or folder_for(options, adapter)
+    campaign = Campaign(options, adapter, catalogue, scenarios, selection, folder, earlier=earlier)
+    if earlier:
+        check_same_run(folder, earlier, command(campaign), campaign.trials)
+    return campaign
+
+
+def _named(patterns: Iterable[str], scenarios: Collection[str]) -> frozenset[str]:
+    """Return the scenarios that match; raises `UsageError` for a pattern that matches none."""
+    found = {pattern: fnmatch.filter(scenarios, pattern) for pattern in patterns}
+    if none := [pattern for pattern, matches in found.items() if not matches]:
+        raise UsageError.unknown("scenario", none[0], scenarios)
+    return frozenset().union(*found.values())
 
 
 def _able(selection: Selection, scenarios: Mapping[str, Scenario]) -> Selection:
@@ -246,7 +268,7 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[OpenRun]:
         client.install(watcher.download, offline=campaign.options.offline)
     campaign.folder.mkdir(parents=True, exist_ok=True)
     run = _run_record(campaign)
-    written = RunWriter(campaign.folder, run)
+    written = RunWriter(campaign.folder, run, campaign.earlier)
     with Ledger(campaign.folder, run.run) as ledger:
         planned = campaign.trials
         if planned and campaign.adapter.launcher == EXTERNAL:
@@ -397,6 +419,8 @@ class OpenRun:
     def _record(self, trials: Sequence[Planned]) -> None:
         self._judged = None
         self._written.plan(trials)
+        if self.campaign.earlier:
+            trials = not_recorded(self.campaign.folder, trials)
         self._recording.record(trials)
 
     def _judge(self) -> Judgement:
@@ -497,6 +521,7 @@ def option_words(options: Options, selection: Selection) -> list[str]:
     """Return the words of a command line for what is tested and judged, with the drawn seed."""
     words = [word for setting in options.settings for word in ("--set", setting)]
     words += ["--claims", ",".join(options.claims)] if tuple(options.claims) != ("*",) else []
+    words += ["--scenario", ",".join(options.scenarios)] if options.scenarios else []
     words += [word for claim in options.required for word in ("--require", claim)]
     words += [word for vendor in options.judge_as for word in ("--judge-as", vendor)]
     words += [*credential_words(options.access), *(["--quick"] if options.quick else [])]
@@ -537,8 +562,8 @@ def _run_record(campaign: Campaign) -> RunRecord:
     own = opening.configuration_of(adapter)
     difference = own.keep(campaign.folder, adapter.file, selection.settings) if own else ""
     return RunRecord(
-        run=f"{now:%Y%m%dT%H%M%S}-{adapter.name}-{secrets.token_hex(3)}",
-        started=now.isoformat(timespec="seconds"),
+        run=campaign.earlier.run if campaign.earlier else f"{now:%Y%m%dT%H%M%S}-{adapter.name}-{secrets.token_hex(3)}",
+        started=campaign.earlier.started if campaign.earlier else now.isoformat(timespec="seconds"),
         command=command(campaign),
         seed=selection.seed,
         adapter=adapter.name,

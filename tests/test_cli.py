@@ -129,10 +129,17 @@ def test_a_front_has_the_options_of_the_table(front):
 
 
 def test_a_run_and_pytest_take_the_same_options():
-    """Pytest has its own `-q` and `-v`, no report before the last test has failed or not, and no end to wait for."""
+    """Pytest has its own `-q`, `-v`, `-k` and `--lf`, and no end to wait for."""
     flags = {front: {each.flag for each in options_of(front)} for front in (RUN, PYTEST)}
 
-    assert flags[RUN] ^ flags[PYTEST] == {"--quiet", "--verbose", "--budget", "--strict-verdicts"}
+    assert flags[RUN] ^ flags[PYTEST] == {
+        "--quiet",
+        "--verbose",
+        "--scenario",
+        "--resume",
+        "--budget",
+        "--strict-verdicts",
+    }
 
 
 def examples(command):

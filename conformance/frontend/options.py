@@ -96,6 +96,13 @@ OPTIONS = (
         repeatable=True,
     ),
     Option(
+        "--scenario",
+        "PATTERNS",
+        "Play only these scenarios, such as 'broker-killed-*'; repeatable.  [default: those that every run has]",
+        (RUN,),
+        repeatable=True,
+    ),
+    Option(
         "--require",
         "CLAIM",
         "Judge this claim even if the configuration does not promise it; repeatable.",
@@ -124,6 +131,13 @@ OPTIONS = (
     Option("--seed", "N", "Repeat a run: the same trigger points.  [default: random, printed]", _RECORDS, int),
     *CREDENTIALS,
     Option("--out", "DIR", "Folder of the run  [default: runs/<date>-<adapter>]", (*_RECORDS, REPLAY), pathlib.Path),
+    Option(
+        "--resume",
+        "DIR",
+        "Go on with a run that was interrupted, in its folder. Give the options that it was started with.",
+        (RUN,),
+        pathlib.Path,
+    ),
     Option("--offline", "", "Download nothing; see `conformance fetch --to`.", (*_CONNECTS, REPLAY)),
     Option(
         "--quick",
@@ -188,6 +202,7 @@ def run_options(values: Mapping[str, Any]) -> Options:
         client=values.get("client", ""),
         settings=tuple(values["set"]),
         claims=claims.words(values["claims"] or ["*"]),
+        scenarios=claims.words(values.get("scenario", ())),
         required=claims.words(values.get("require", ())),
         judge_as=claims.words(values.get("judge_as", ())),
         quick=values["quick"],
@@ -197,6 +212,7 @@ def run_options(values: Mapping[str, Any]) -> Options:
         jobs=values["jobs"],
         seed=values["seed"],
         out=values["out"],
+        resume=values.get("resume"),
         offline=values["offline"],
         access=access(values),
         config=values.get("config"),

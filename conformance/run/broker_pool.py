@@ -92,7 +92,7 @@ class BrokerPool:
         self._left: dict[tuple[object, ...], set[str]] = {}
         self._options: dict[str, Options] = {}
         self._kept: list[tuple[tuple[object, ...], RunningBroker]] = []
-        self._brokers = 0
+        self._brokers = len(list(folder.glob("[0-9]*")))  # of a run that goes on
         self._lock = threading.Lock()
         self.expect(expected)
 

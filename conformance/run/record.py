@@ -6,7 +6,7 @@ liveness bound has a worker and a broker of its own. The trials that a busy mach
 last, one after another, when nothing else runs.
 
 `RunWriter` keeps `run.json` while a run goes on: what was asked, what is planned, and the checksums of what was
-recorded.
+recorded. A run that was interrupted can go on: `read_interrupted`, `check_same_run`, `not_recorded`.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import collections
 import concurrent.futures
 import dataclasses
 import pathlib
+import shutil
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -23,26 +24,27 @@ import msgspec
 
 from conformance import records
 from conformance.clients.workers.pool import WorkerPool
-from conformance.errors import Interrupted, LaunchError
+from conformance.errors import HistoryError, Interrupted, LaunchError, UsageError
 from conformance.history import Header
 from conformance.ledger import Ledger
 from conformance.records import Checksum, RunFile, RunRecord, TrialRecord
 from conformance.run.broker_pool import BrokerPool, RunningBroker
 from conformance.run.clients import Abort
 from conformance.run.planning import Planned
-from conformance.run.trial import TrialPlayer, describe, unstarted
+from conformance.run.trial import INTERRUPTED, TrialPlayer, describe, unstarted
 
 
 class RunWriter:
     """Writes `run.json` into the folder of a run, first when it is made.
 
-    It says `finished` only while no recording is under way: if the harness is killed, the run is incomplete.
+    It says `finished` only while no recording is under way: if the harness is killed, the run is incomplete. The plan
+    of an `earlier` part of the run stays.
     """
 
-    def __init__(self, folder: pathlib.Path, run: RunRecord) -> None:
+    def __init__(self, folder: pathlib.Path, run: RunRecord, earlier: RunFile | None = None) -> None:
         self.run = run
         self._folder = folder
-        self._plan: dict[str, TrialRecord] = {}
+        self._plan = {trial.trial: trial for trial in (earlier and earlier.plan) or ()}
         self._checksums: dict[str, dict[str, Checksum]] = {}
         self.save()
 
@@ -287,3 +289,48 @@ def _header(template: Header, planned: Planned) -> Header:
         settings=dict(planned.settings.values),
         changed=dict(planned.settings.changed),
     )
+
+
+def read_interrupted(folder: pathlib.Path) -> RunFile:
+    """Return the record of a run that can go on; raises `UsageError` if there is none, or if it is finished."""
+    try:
+        found = records.read(folder / "run.json", RunFile)
+    except HistoryError as error:
+        raise UsageError(f"--resume {folder}: it is not the folder of a run: {error}", code="no-run") from error
+    if found.finished:
+        why = "the run is finished; `conformance judge` judges it again"
+        raise UsageError(f"--resume {folder}: {why}", code="run-finished", folder=folder)
+    return found
+
+
+def check_same_run(folder: pathlib.Path, earlier: RunFile, command: str, trials: Iterable[Planned]) -> None:
+    """Raise `UsageError` unless the run has the same options and scripts as the earlier part of it."""
+    if command != earlier.command:
+        wanted = f"give the options that it was started with, {earlier.command}"
+        raise UsageError(f"--resume {folder}: this is another run; {wanted}", code="another-run", folder=folder)
+    before = {trial.trial: (trial.seed, trial.k, trial.steps) for trial in earlier.plan or ()}
+    for trial in trials:
+        now = describe(trial)
+        if (now.seed, now.k, now.steps) != before.get(trial.id, (now.seed, now.k, now.steps)):
+            why = f"the script {trial.script.id} has changed since; start a new run"
+            raise UsageError(f"--resume {folder}: {why}", code="script-changed", folder=folder)
+
+
+def not_recorded(folder: pathlib.Path, trials: Sequence[Planned]) -> list[Planned]:
+    """Return the trials that were not recorded to their end; what there is of them is removed.
+
+    A trial that is void for another reason stays: to record it again would be to choose by the outcome.
+    """
+    found = []
+    for trial in trials:
+        place = folder / "trials" / trial.id
+        try:
+            recorded = records.read(place / "trial.json", TrialRecord).void != INTERRUPTED
+        except HistoryError:
+            recorded = False
+        if not recorded:
+            found.append(trial)
+            if place.is_symlink():
+                raise UsageError(f"{place} is a link; start a new run", code="linked-trial")
+            shutil.rmtree(place, ignore_errors=True)
+    return found

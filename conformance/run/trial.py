@@ -58,6 +58,9 @@ from conformance.scenario.script import (
     largest,
 )
 
+INTERRUPTED = "the run was interrupted"
+"""The reason why a trial is void that was under way when the user stopped the run."""
+
 
 class TrialPlayer:
     """Plays one planned trial; `play` writes `trial.json` and returns its record."""
@@ -96,7 +99,7 @@ class TrialPlayer:
             self._play_steps()
             self._untrace()
         except (Interrupted, KeyboardInterrupt):
-            ended, void = Ended.INTERRUPTED, "the run was interrupted"
+            ended, void = Ended.INTERRUPTED, INTERRUPTED
             raise
         except LaunchError as error:
             ended, void, log = Ended.DIED, str(error), error.log_tail

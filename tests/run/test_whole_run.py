@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import time
 import pytest
 
 from conformance.report import model
+from conformance.run.trial import INTERRUPTED
 
 pytestmark = pytest.mark.spark
 UNSYNCED = ("--set", "sync_non_transactional=false", "--set", "sync_transactional=false")
@@ -117,12 +119,16 @@ def run_id(tmp_path):
     return json.loads((tmp_path / "out" / "run.json").read_text())["run"]
 
 
+ONE = ("--claims", "SOLCD-ACK-01", "--scenario", "broker-killed-while-sending-one-by-one")
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.full)])
 def test_interrupted(tmp_path, conformance, marked, number):
-    process = start(tmp_path, "--claims", "SOLCD-ACK-01")
+    """It holds nothing; resumed by the line that it printed, it keeps what it has, and holds."""
+    process = start(tmp_path, *ONE)
     first_trial(process)
     os.kill(process.pid, number)
-    process.communicate(timeout=300)
+    _, said = process.communicate(timeout=300)
     judged = conformance("judge", tmp_path / "out")
     report = model.read_json(tmp_path / "out" / "report.json")
 
@@ -131,6 +137,22 @@ def test_interrupted(tmp_path, conformance, marked, number):
     assert report.run.interrupted
     assert "HOLDS" not in {str(row.verdict) for row in report.verdicts}
     assert 0 != judged.returncode
+
+    before = recorded(tmp_path)
+    resumed = conformance(*shlex.split(said.partition("to go on: conformance ")[2]))
+    again = model.read_json(tmp_path / "out" / "report.json")
+
+    assert 0 == resumed.returncode, resumed.stdout + resumed.stderr
+    assert "HOLDS" in {str(row.verdict) for row in again.verdicts if row.claim == "SOLCD-ACK-01"}
+    assert (report.run.run, False) == (again.run.run, again.run.interrupted)
+    assert before
+    assert before == {name: when for name, when in recorded(tmp_path).items() if name in before}
+
+
+def recorded(tmp_path):
+    """The trials that were recorded to their end, and when."""
+    found = {path.parent.name: path for path in tmp_path.glob("out/trials/*/trial.json")}
+    return {name: path.stat().st_mtime_ns for name, path in found.items() if INTERRUPTED not in path.read_text()}
 
 
 def test_killed_harness(tmp_path, conformance, marked):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import pathlib
+import shlex
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -34,6 +35,8 @@ def run_command(quiet: bool, verbose: bool, **values: Any) -> int:
     conformance run --adapter qpid --protocol jms --client qpid-jms
     conformance run --adapter artemis --out runs/artemis
     conformance run --adapter artemis@2.44.0 --claims 'SOLCD-*' --trials 5
+    conformance run --adapter artemis --scenario 'broker-killed-*' --budget 30m
+    conformance run --adapter artemis --seed 7 --resume runs/artemis
     conformance run --adapter artemis --set sync_non_transactional=false --require SOLCD-ACK-01
     conformance run --adapter artemis --judge-as ems --judge-as qpid
     conformance run --adapter artemis --known-failures known.toml --require-tried 'SOLCD-ACK-*'
@@ -56,9 +59,11 @@ def run_command(quiet: bool, verbose: bool, **values: Any) -> int:
 def _run_each(runs: Sequence[Mapping[str, Any]], out: pathlib.Path | None, quiet: bool, verbose: bool) -> int:
     """Check every run before the first one starts; one that fails does not keep the others from running."""
     from conformance import campaign
-    from conformance.errors import PRECEDENCE, ConformanceError, ExitCode
+    from conformance.errors import PRECEDENCE, ConformanceError, ExitCode, UsageError
     from conformance.report import html, site
 
+    if runs[0]["resume"]:
+        raise UsageError("--resume: give one adapter and one protocol", code="one-of")
     folder = out or campaign.dated_folder()
     each = []
     for run in runs:
@@ -81,6 +86,7 @@ def _run_each(runs: Sequence[Mapping[str, Any]], out: pathlib.Path | None, quiet
 def _run(prepared: Campaign, expected: Any, quiet: bool, verbose: bool) -> int:
     from conformance import campaign
     from conformance.adapters.opening import configuration_of
+    from conformance.errors import Interrupted
     from conformance.frontend.progress import Show
 
     signal.signal(signal.SIGTERM, terminated)
@@ -88,7 +94,11 @@ def _run(prepared: Campaign, expected: Any, quiet: bool, verbose: bool) -> int:
     for line in own.summary(prepared.adapter.file, prepared.selection.settings) if own else ():
         say(line)
     with Show(prepared, quiet=quiet, verbose=verbose) as show:
-        judgement = campaign.execute(prepared, show.watcher)
+        try:
+            judgement = campaign.execute(prepared, show.watcher)
+        except Interrupted as error:
+            again = f"{campaign.command(prepared)} --resume {shlex.quote(str(prepared.folder))}"
+            raise Interrupted(f"{error}; to go on: {again}") from error
         show.verdicts([row.verdict for row in judgement.rows if row.trials])
     return write_report(judgement, prepared.folder, expected)
 
