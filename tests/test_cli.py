@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import types
 
 import pytest
 import verdict_rows
+from click.testing import CliRunner
 
 from conformance import adapters, claims, paths
 from conformance.errors import ClientError, LaunchError
@@ -16,7 +18,7 @@ from conformance.followup import bundle, contract
 from conformance.frontend import plugin
 from conformance.frontend.cli import adapters as cli_adapters
 from conformance.frontend.cli import cli, entry
-from conformance.frontend.options import CHECK, JUDGE, PYTEST, REPLAY, RUN, UPGRADE, options_of
+from conformance.frontend.options import CHECK, GROUPS, JUDGE, OPTIONS, PYTEST, REPLAY, RUN, UPGRADE, options_of
 from conformance.frontend.plugin.front import Front
 from conformance.report import model
 
@@ -140,6 +142,56 @@ def test_a_run_and_pytest_take_the_same_options():
         "--budget",
         "--strict-verdicts",
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words", "said"),
+    [
+        ("conformance.toml", "[run]\nadapter = 'reference'\ntrials = 0", [], "--trials 0: at least 1"),
+        (
+            "conformance.toml",
+            "[run]\nadapter = ['reference']\ntrials = 0",
+            ["--trials", "1", "--jobs", "0"],
+            "--jobs 0",
+        ),
+        ("pyproject.toml", "[tool.conformance.run]\nadapter = 'artmis'", [], "unknown adapter 'artmis'"),
+        ("pyproject.toml", "[project]\nname = 'x'", [], "Missing option '--adapter'"),
+        (
+            "conformance.toml",
+            "[run]\ntrails = 3",
+            [],
+            "unknown option of [run] in conformance.toml 'trails': did you mean",
+        ),
+        ("conformance.toml", "[rnu]\ntrials = 3", [], "unknown table of conformance.toml 'rnu': did you mean 'run'?"),
+        ("conformance.toml", "trials = 3", [], "unknown table of conformance.toml 'trials'"),
+        ("conformance.toml", "[run", [], "conformance.toml: Expected ']'"),
+    ],
+)
+def test_a_file_gives_options(typed, tmp_path, name, text, words, said):
+    """What is typed wins; a word that is not known is named before anything starts."""
+    (tmp_path / name).write_text(text)
+    done = typed("run", *words)
+
+    assert 4 == done.returncode
+    assert said in done.stderr
+
+
+def test_the_options_of_a_file_are_announced(typed, tmp_path):
+    (tmp_path / "conformance.toml").write_text("[run]\nrequire-tried = 'A'\n[doctor]\njson = true")
+    done = typed("doctor")
+
+    assert "conformance.toml: json\n" == done.stderr
+    assert done.stdout.startswith("{")
+
+
+def test_options_have_titles():
+    """Every option of the table is below one title in the help."""
+    titled = [f"--{word}" for words in GROUPS.values() for word in words.split()]
+    result = CliRunner().invoke(cli, ["run", "--help"])
+
+    assert sorted(set(titled)) == sorted(titled)
+    assert {option.flag for option in OPTIONS} - {"--strict-verdicts"} == set(titled)
+    assert [*GROUPS, "Other options"] == re.findall(r"^(\w.*):$", result.output, re.MULTILINE)
 
 
 def examples(command):

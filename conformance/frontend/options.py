@@ -166,6 +166,15 @@ OPTIONS = (
     ),
 )
 
+GROUPS = {
+    "The broker and its clients": "adapter protocol client set config",
+    "What is tried": "claims scenario quick thorough trials budget seed",
+    "What you expect": "require judge-as known-failures baseline require-tried",
+    "Login and TLS": "user password-env password-file sasl tls tls-ca tls-cert tls-key tls-server-name",
+    "The run": "jobs out resume offline quiet verbose",
+}
+"""The titles of the help of a command, and the options below each."""
+
 
 def options_of(front: str) -> list[Option]:
     """Return the options that the front has, in the order of its help."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import sys
+import tomllib
 from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any, NoReturn
@@ -11,9 +12,11 @@ from typing import Any, NoReturn
 import click
 
 import conformance
-from conformance.frontend.options import Option, options_of
+from conformance.errors import UsageError
+from conformance.frontend.options import GROUPS, Option, options_of
 from conformance.quoting import visible
 
+OPTIONS_FILE = "conformance.toml"
 FILE = click.Path(path_type=pathlib.Path)
 
 
@@ -42,9 +45,48 @@ class CommandGroup(click.Group):
             raise ClosedPipeError(str(error)) from error
 
 
+class GroupedCommand(click.Command):
+    """A command whose help shows the options of the table under the titles of `GROUPS`, and its own ones last."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        found = [(option.opts, option.get_help_record(ctx)) for option in self.get_params(ctx)]
+        titles = {f"--{word}": title for title, words in GROUPS.items() for word in words.split()}
+        for title in [*GROUPS, "Other options"]:
+            shown = [record for names, record in found if record and titles.get(names[0], "Other options") == title]
+            if shown:
+                with formatter.section(title):
+                    formatter.write_dl(shown)
+
+
+def _tables(path: pathlib.Path) -> dict[str, Any]:
+    """Return the options by command that `conformance.toml`, or `[tool.conformance]` of pyproject.toml, gives."""
+    try:
+        found = tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: {error}", code="bad-file", file=path) from error
+    tables: dict[str, Any] = found if path.name == OPTIONS_FILE else found.get("tool", {}).get("conformance", {})
+    for command, values in tables.items():
+        if command not in cli.commands or not isinstance(values, dict):
+            raise UsageError.unknown("table", command, cli.commands, of=str(path))
+    return tables
+
+
+def _by_name(command: click.Command, values: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return the values by the names of click; a repeatable option takes a list, or one value."""
+    options = {word.removeprefix("--"): option for option in command.params for word in option.opts}
+    found = {}
+    for word, value in values.items():
+        option = options.get(word)
+        if not isinstance(option, click.Option) or option.name is None:
+            raise UsageError.unknown("option", word, options, of=where)
+        found[option.name] = [value] if option.multiple and not isinstance(value, list) else value
+    return found
+
+
 @click.group(cls=CommandGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.version_option(conformance.__version__, prog_name="conformance")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Test the acknowledgement guarantees of a message broker.
 
     \b
@@ -52,7 +94,17 @@ def cli() -> None:
     conformance run --adapter artemis       Apache Artemis, fetched from Maven Central
     conformance doctor                      what this machine can do, and what is missing
     conformance claims show SOLCD-ACK-01    one claim, its source and what falsifies it
+
+    A file conformance.toml in this folder gives options of a command in a table of its name, and so does
+    [tool.conformance.run] of pyproject.toml. What is typed wins.
     """
+    path = next((path for path in map(pathlib.Path, (OPTIONS_FILE, "pyproject.toml")) if path.is_file()), None)
+    tables = _tables(path) if path else {}
+    ctx.default_map = {
+        name: _by_name(cli.commands[name], values, f"[{name}] in {path}") for name, values in tables.items()
+    }
+    if given := tables.get(ctx.invoked_subcommand or ""):
+        say(f"{path}: {', '.join(given)}", err=True)
 
 
 def options(front: str) -> Callable[[Callable[..., int]], Callable[..., int]]:

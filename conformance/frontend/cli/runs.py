@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from conformance.frontend.cli.group import FILE, cli, options, say, terminated, write_report
+from conformance.frontend.cli.group import FILE, GroupedCommand, cli, options, say, terminated, write_report
 from conformance.frontend.options import JUDGE, REPLAY, RUN, UPGRADE, each_run, expectations, prepare, run_options
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _TRUST = click.option("--trust", is_flag=True, help="Use the broker files of the run: they can run any program as you.")
 
 
-@cli.command("run")
+@cli.command("run", cls=GroupedCommand)
 @options(RUN)
 def run_command(quiet: bool, verbose: bool, **values: Any) -> int:
     """Test a broker: record every trial, judge once, write the report.
@@ -103,7 +103,7 @@ def _run(prepared: Campaign, expected: Any, quiet: bool, verbose: bool) -> int:
     return write_report(judgement, prepared.folder, expected)
 
 
-@cli.command("upgrade")
+@cli.command("upgrade", cls=GroupedCommand)
 @click.option(
     "--from",
     "adapter",
@@ -177,7 +177,7 @@ def _report_before(judgement: Judgement, campaign: Campaign) -> None:
     report.write_all(judgement, campaign.catalogue, campaign.scenarios, campaign.folder, None)
 
 
-@cli.command("judge")
+@cli.command("judge", cls=GroupedCommand)
 @click.argument("folder", type=FILE)
 @options(JUDGE)
 def judge_command(folder: pathlib.Path, **values: Any) -> int:
@@ -234,7 +234,7 @@ def diff_command(before: pathlib.Path, after: pathlib.Path) -> int:
     return found.exit_code
 
 
-@cli.command("replay")
+@cli.command("replay", cls=GroupedCommand)
 @click.argument("run", type=FILE)
 @click.option("--scenario", required=True, metavar="NAME", help="The scenario, as the report names it.")
 @click.option("--trial", required=True, metavar="N", help="The number of the trial, or the name of its folder.")
