@@ -31,6 +31,8 @@ _EXTERNAL = "external"
 _DURABILITY_FAULTS = ("held_sync", "power_loss")
 _FAILING_DISK = "A failing disk only: a held sync or a power loss shows whether answers wait for a disk that works."
 _PROCESS_DEATH = "Process death only: the claim is about the disk, and the page cache survives the death of a process."
+_APPLIED_TO_NOTHING = "The check applied to nothing in"
+_NOTHING_AT_RISK = "Nothing was at risk in"
 _DEFAULT_UNTRIED = "No scenario of this version tries it."
 _LEFT_OUT = "Left out by the selection."
 
@@ -39,7 +41,8 @@ _LEFT_OUT = "Left out by the selection."
 class Ruling:
     """A verdict with its reason; `required` if only the user asked for it.
 
-    `short`: the only obstacle to HOLDS is that the fault does not reach the disk. `decided_by`: the scenario with a
+    `short`: the only obstacle to HOLDS is that the fault does not reach the disk, or that a failing disk met nothing.
+    `decided_by`: the scenario with a
     stronger fault for which the claim holds.
     """
 
@@ -254,9 +257,19 @@ def _against_control(one: Tally, evidence: ClaimEvidence) -> Ruling:
         return _all_void(f"Every trial of its control was void: {one.control.void[0][1]}", evidence.run)
     against = list(obstacles(one, evidence))
     if against:
-        short = against == [short_of_disk(one)]
+        short = [doubt for doubt in against if not doubt.startswith(_unmet(one))] == [short_of_disk(one)]
         return Ruling(Verdict.INCONCLUSIVE, f"{against[0]} Seen: {reasons.counted(one)}.", short=short)
     return Ruling(Verdict.HOLDS, reasons.holds(one))
+
+
+def _unmet(one: Tally) -> tuple[str, ...]:
+    """Return how the doubts begin that count for nothing, because no failing disk met an operation of this claim.
+
+    Counter-example: a broker that syncs each send of a transaction ends at the first sync that fails, and never reads
+    the commit. That says nothing for or against its commits, which a held sync and a power loss have tried.
+    """
+    met = any(facts.applies(one.anomaly.name) for facts in one.subject.facts)
+    return () if met or short_of_disk(one) != _FAILING_DISK else (_APPLIED_TO_NOTHING, _NOTHING_AT_RISK)
 
 
 def obstacles(one: Tally, evidence: ClaimEvidence) -> Iterator[str]:
@@ -276,12 +289,12 @@ def obstacles(one: Tally, evidence: ClaimEvidence) -> Iterator[str]:
         yield f"The queue was not drained to silence in {open_} of {trials}{_why_open(one, evidence)}."
     empty = sum(not each.applies(one.anomaly.name) for each in facts)
     if empty:
-        yield f"The check applied to nothing in {empty} of {trials}.{_moved(one)}"
+        yield f"{_APPLIED_TO_NOTHING} {empty} of {trials}.{_moved(one)}"
     if missed := sum(each.missed(one.anomaly.name) for each in facts):
         yield f"The write of the record was not seen for {missed:,} more that were answered."
     bare = sum(not each.exposed(one.check.exposure) for each in facts)
     if bare and not (one.counts_faults and one.faults >= FEWEST_FAULTS):
-        yield f"Nothing was at risk in {bare} of {trials} ({one.check.exposure.replace('_', ' ')})."
+        yield f"{_NOTHING_AT_RISK} {bare} of {trials} ({one.check.exposure.replace('_', ' ')})."
     if one.fault != NONE:
         yield from _doubts_of_faults(one)
     if short := short_of_disk(one):

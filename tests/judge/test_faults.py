@@ -214,10 +214,10 @@ def test_a_failing_disk_alone_decides_nothing_of_the_disk():
 LOST_POWER = script("power", (Publish(9, window=3, until=PowerLoss(AT)), Restart()), ARTEMIS_SEND_09=LOST)
 
 
-def both(at_disk, killed=CLEAN, died=LOSSY, run=RUN, power=()):
+def both(at_disk, killed=CLEAN, died=LOSSY, run=RUN, power=(), second=KILLED):
     """The rows of one claim that was tried with a held sync, with a kill, and perhaps with a power loss."""
     trials, known = [], {}
-    played = [(HELD, at_disk, BROKEN), (KILLED, killed, died), (LOST_POWER, power, LOSSY)][: 3 if power else 2]
+    played = [(HELD, at_disk, BROKEN), (second, killed, died), (LOST_POWER, power, LOSSY)][: 3 if power else 2]
     for item, subject, control in played:
         found = evidence(item.id, subject, control, label=OFF.label, run=run)
         trials += [msgspec.structs.replace(each, trial=f"{item.id}.{each.trial}") for each in found.trials]
@@ -250,6 +250,33 @@ def test_not_decided_at_the_disk(at_disk, killed, died):
 
     assert ([""] * 2, ExitCode.INCONCLUSIVE) == ([row.decided_by for row in rows], code)
     assert not any("Covered by" in row.reason for row in rows)
+
+
+FAILED = script(
+    "failing",
+    (Restart(clean=True, under=FailedSync(3)), Publish(9, window=3), Restart()),
+    ARTEMIS_SEND_09=Check("lost", "confirmed", OFF),
+)
+MET_NOTHING = [facts(applies=0, exposed=0)] * 3
+
+
+@pytest.mark.parametrize(
+    ("subject", "control", "by"),
+    [
+        (MET_NOTHING, LOSSY, "disk"),
+        (MET_NOTHING, CLEAN, ""),  # a control that was not seen to fail
+        ([*MET_NOTHING[:2], facts(exposed=0)], LOSSY, ""),  # it met something, and nothing was at risk
+        ([facts(applies=0, exposed=0, was_settled=False), *MET_NOTHING[:2]], LOSSY, ""),  # the queue was not drained
+    ],
+)
+def test_a_failing_disk_that_met_nothing_leaves_the_claim_decided(subject, control, by):
+    """It says nothing for or against the claim; a kill that met nothing keeps it open."""
+    (disk, failing), code = both(CLEAN, subject, control, second=FAILED)
+
+    assert ("HOLDS", "INCONCLUSIVE", by) == (disk.verdict, failing.verdict, failing.decided_by)
+    assert failing.reason.startswith(("The check applied to nothing in", "The queue was not drained"))
+    assert (ExitCode.CONFORMANT if by else ExitCode.INCONCLUSIVE) == code
+    assert "" == both(CLEAN, MET_NOTHING, control)[0][1].decided_by
 
 
 def test_what_is_open_at_the_disk_keeps_the_others_open():
