@@ -1,6 +1,7 @@
 """The command line: every unknown word is one line and exit 4, and every example of the help is a command."""
 
 import errno
+import json
 import os
 import re
 import shlex
@@ -268,6 +269,18 @@ def test_claims_are_listed_by_patterns(typed):
     lines = typed("claims", "list", "AMQP-DUR-*", "SOLCD-ACK-01").stdout.splitlines()
 
     assert ["AMQP-DUR-01", "SOLCD-ACK-01"] == [line.split()[0] for line in lines]
+
+
+def test_claims_as_json(typed):
+    """Each has its sentence's address and the scenarios that decide it."""
+    found = {
+        one["id"]: one for one in json.loads(typed("claims", "list", "AMQP-DUR-*", "EXPECT-KEPT-01", "--json").stdout)
+    }
+
+    assert found["AMQP-DUR-01"]["url"].startswith("https://docs.oasis-open.org/")
+    assert "broker-killed-while-publishing" in found["AMQP-DUR-01"]["scenarios"]
+    assert ("", "safety") == (found["EXPECT-KEPT-01"]["url"], found["EXPECT-KEPT-01"]["kind"])
+    assert len(claims.load().claims) == len(json.loads(typed("claims", "--json").stdout))
 
 
 def test_claims_are_listed_and_shown(typed):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 import click
+import msgspec
 
 from conformance.errors import UsageError
 from conformance.frontend.cli.group import cli, say
@@ -34,17 +36,22 @@ def fetch_command(adapter: str, folder: pathlib.Path | None) -> int:
 
 @cli.command("claims")
 @click.argument("words", nargs=-1, metavar="[list [PATTERN...] | show PATTERN...]")
-def claims_command(words: tuple[str, ...]) -> int:
+@click.option("--json", "as_json", is_flag=True, help="For machines: each claim with its address and its scenarios.")
+def claims_command(words: tuple[str, ...], as_json: bool) -> int:
     """List the claims, or show some in full.
 
     \b
     conformance claims
     conformance claims list 'ARTEMIS-SEND-*'
     conformance claims show SOLCD-ACK-01 'ARTEMIS-SEND-*'
+    conformance claims list 'AMQP-*' --json
     """
     from conformance import claims
 
     catalogue = claims.load()
+    if as_json:
+        say(_claims_json(claims.select(words[1:] or ["*"], catalogue), catalogue))
+        return 0
     if words and words[0] == "show":
         for claim in claims.select(words[1:], catalogue):
             say(_claim_text(claim, catalogue))
@@ -54,6 +61,22 @@ def claims_command(words: tuple[str, ...]) -> int:
     for claim in claims.select(words[1:] or ["*"], catalogue):
         say(f"{claim.id:16} {claim.kind:11} {claim.says}")
     return 0
+
+
+def _claims_json(chosen: Sequence[Any], catalogue: Any) -> str:
+    """Return a JSON list: each claim as in its file, the address of its sentence, and the scenarios that decide it."""
+    from conformance import scenario
+
+    scenarios = scenario.load(catalogue).values()
+    found = [
+        {
+            **msgspec.to_builtins(claim),
+            "url": catalogue.url(claim),
+            "scenarios": [item.id for item in scenarios if claim.id in item.decides],
+        }
+        for claim in chosen
+    ]
+    return msgspec.json.format(msgspec.json.encode(found), indent=1).decode()
 
 
 def _claim_text(claim: Any, catalogue: Any) -> str:
