@@ -29,7 +29,7 @@ class SessionKeepsItsMode:
 
 
 @scenario
-class AcknowledgeWhereNobodyNeedsIt:
+class AcknowledgeWhereNoneIsNeeded:
     """acknowledge() is called on a message of an AUTO, a DUPS_OK and a transacted session, and must do nothing.
 
     Of a transaction that is rolled back, the message must come again.
