@@ -1,51 +1,110 @@
-"""The README is executed: its commands parse, its words are known, its figures are computed."""
+"""README and docs are executed: commands parse, words are known, figures are computed, links lead somewhere."""
 
 import itertools
 import re
 import runpy
-import shlex
 import subprocess
 import sys
 
 import pytest
+import typed_lines
+from typed_lines import PAGES, ROOT
 
 import conformance
 from conformance import adapters, claims, paths, scenario
 from conformance.frontend.cli import cli
-from conformance.frontend.options import PYTEST, options_of
+from conformance.frontend.options import PYTEST, RUN, options_of
 from conformance.judge import confidence
 from conformance.judge.rows import Verdict
-from conformance.reference import command, profiles, settings
 from conformance.reference.liars import LIARS
 from conformance.report import expectations
 from conformance.report.expectations import Expect
+from tools import reference_pages
 
-README = (paths.root() / "README.md").read_text()
-LINES = [
-    shlex.split(line.split("  #")[0].strip().removeprefix("- ").replace("$(conformance suites)", "suites"))
-    for block in re.findall(r"```(?:sh|yaml)\n(.*?)```", README, re.DOTALL)
-    for line in block.splitlines()
-    if line.strip().removeprefix("- ").startswith(("conformance ", "pytest "))
-]
-COMMANDS = [words for words in LINES if words[0] == "conformance"]
-OF_PYTEST = [words for words in LINES if words[0] == "pytest"]
+README = (ROOT / "README.md").read_text()
+DOCS = ROOT / "docs"
+VERDICTS = (DOCS / "explanation/verdicts.md").read_text()
+SHOWN = list(typed_lines.shown())
+OF_PYTEST = [words for _, complete, words in SHOWN if complete and words[0] == "pytest"]
+FOREIGN = {"--force", "--format", "--grace-period", "--kills", "--strict"}
+"""Options of other commands that a text names."""
 
 
-@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_commands_parse(words):
-    """Every command line of the README is one of the suite, with options, adapters and claims that exist."""
-    name, *rest = words[1:]
-    parsed = cli.commands[name].make_context(name, list(rest)).params
-    if name == "broker" and "--liars" not in rest:
-        typed = command.parser().parse_args(rest)
-        settings.parse_queues(typed.queue, settings.parse(typed.set))
-        assert typed.profile in profiles.PROFILES
-    if name == "run":
-        for one, protocol in itertools.product(parsed["adapter"], parsed["protocol"].split(",")):
-            adapters.open_broker(adapters.BrokerRequest(one, protocol, parsed["client"], parsed["set"]))
-        for pattern in (*parsed["claims"], *parsed["require"], *parsed["require_tried"]):
-            claims.select(pattern.split(","), claims.load())
-        assert set(parsed["judge_as"]) <= {vendor for claim in claims.load().claims.values() for vendor in claim.binds}
+@pytest.mark.parametrize(("where", "complete", "words"), SHOWN, ids=lambda one: one if isinstance(one, str) else None)
+def test_every_command_is_one(where, complete, words):
+    """Of the suite, with options, adapters, claims and scenarios that exist; of the justfile; or listed with the reason."""
+    typed_lines.check(words, complete=complete)
+
+
+def test_commands_are_found_everywhere():
+    """In each kind of text; and what is listed as not run is there."""
+    where = {name for name, complete, _ in SHOWN if complete}
+    first = {words[0] for _, _, words in SHOWN}
+
+    assert {
+        "README.md",
+        "docs/tutorial.md",
+        "docs/how-to/ci.md",
+        "docker-compose.yml",
+        "Dockerfile",
+    } <= where
+    assert {"github-actions.yml", "gitlab-ci.yml"} <= where
+    assert set(typed_lines.NOT_RUN) <= first
+    assert len(SHOWN) > 100
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "conformance rum",
+        "conformance run --adaptor artemis",
+        "conformance run --adapter artmis",
+        "conformance run --adapter artemis --claims NO-SUCH-*",
+        "conformance run --adapter artemis --trials many",
+        "conformance replay runs/x --scenario no-such --trial 1",
+        "just nothing",
+        "./dev nothing",
+        "python -m no_such_module",
+        "rm -rf x",
+    ],
+)
+def test_a_command_that_is_none(line):
+    (words,) = typed_lines.commands(line)
+    with pytest.raises(Exception, match=r"."):
+        typed_lines.check(words, complete=True)
+
+
+def test_the_words_of_a_line():
+    assert [["conformance", "fetch", "x", "--to", "d"], ["pip", "install", "y"]] == [
+        *typed_lines.commands("A=1 conformance fetch x --to d > log && pip install y  # once")
+    ]
+
+
+def test_the_reference_is_that_of_the_code():
+    """After a change: python -m tools.reference_pages."""
+    assert reference_pages.pages() == {path.name: path.read_text() for path in (DOCS / "reference").iterdir()}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    """To a file that is there; a link into a page to one of its headings."""
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", typed_lines.prose(page)):
+        name, _, anchor = target.partition("#")
+        there = (page.parent / name).resolve() if name else page
+        if "://" not in target and not (there.exists() and (not anchor or anchor in headings(there))):
+            broken.append(target)
+
+    assert broken == []
+
+
+def headings(page):
+    lines = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", line.lower()).strip().replace(" ", "-") for line in lines}
+
+
+def test_the_readme_is_short():
+    assert len(README.split()) <= 950
 
 
 @pytest.fixture(scope="module")
@@ -64,24 +123,25 @@ def test_lines_of_pytest_parse(words, pytest_options):
     assert set() == set(options) - pytest_options
     assert options["--adapter"] in adapters.names()
     assert [] != [claim for claim in claims.load().claims if chosen in claim]
-    assert (paths.root() / words[1]) == paths.suites()
+    assert (ROOT / words[1]) == paths.suites()
 
 
 def test_every_option_that_is_named_exists(pytest_options):
-    """In the text as well: of a command, or of pytest."""
-    ours = {name for each in cli.commands.values() for param in each.params for name in param.opts}
-    ours |= set(re.findall(r"--[a-z][a-z-]*", command.parser().format_help()))
-    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", README))
+    """In the texts as well: of a command, or of pytest."""
+    ours = typed_lines.options_of(cli)
+    named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", "".join(map(typed_lines.prose, PAGES)))) - FOREIGN
     known = {name.replace("-", "") for name in ours | pytest_options}  # pytest's help writes --junit-xml
 
     assert set() == {name for name in named if name.replace("-", "") not in known}
     assert {"--protocol", "--quick", "--judge-as", "--baseline", "--strict-verdicts"} <= named
     assert {option.flag for option in options_of(PYTEST)} <= pytest_options
+    theirs = {option.flag for option in options_of(RUN)} - {option.flag for option in options_of(PYTEST)}
+    assert {"--budget", "--quiet", "--verbose"} == theirs  # docs/how-to/pytest.md names them
 
 
 def test_the_known_failures_are_read(tmp_path):
     """The example is a file that `--known-failures` takes, and its comments say what the keys do."""
-    (example,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+    (example,) = re.findall(r"```toml\n(.*?)```", (DOCS / "how-to/ci.md").read_text(), re.DOTALL)
     path = tmp_path / "known.toml"
     path.write_text(example)
     (known,) = expectations.read_known(path, claims.load())
@@ -103,33 +163,30 @@ def test_counts():
 
 def test_reading_order():
     """The package names every stage, in the order that the imports obey."""
-    stages = runpy.run_path(str(paths.root() / "tests" / "test_tidy.py"))["STAGES"]
+    stages = runpy.run_path(str(ROOT / "tests" / "test_tidy.py"))["STAGES"]
 
     assert stages == re.findall(r"^`(\w+)`  ", conformance.__doc__ or "", re.MULTILINE)
 
 
-def test_dev_recipes_exist():
-    """`./dev NAME` is a recipe of the justfile."""
-    recipes = set(re.findall(r"^([a-z]+)[^:\n]*:\s*$", (paths.root() / "justfile").read_text(), re.MULTILINE))
-    named = set(re.findall(r"^\./dev (\w+)", README, re.MULTILINE))
-
-    assert (True, True) == (bool(named), named <= recipes)
-    assert len(recipes) <= 10
+def test_the_interface_of_developers_is_small():
+    assert len(typed_lines.recipes()) <= 10
 
 
 def test_every_verdict_is_explained():
-    """The table says what each word means and does not mean."""
-    assert [word for word in Verdict if word not in README] == []
+    """The tables say what each word means and does not mean."""
+    assert [word for word in Verdict for text in (README, VERDICTS) if f"{word}" not in text] == []
 
 
 def test_figures():
     """63 % for three kills, 26 % for ten, q 0.029 for 3 of 3."""
-    assert ["63 %", "26 %"] == [f"{confidence.bound(n):.0%}".replace("%", " %") for n in (3, 10)]
-    assert "0.029" == f"{confidence.miss_probability(failed=3, trials=3, clean=3):.3f}"
+    three, ten = (f"{confidence.bound(n):.0%}".replace("%", " %") for n in (3, 10))
+
+    assert f"Three kills bound the rate only at {three}, ten at {ten};" in VERDICTS
+    assert f"(q = {confidence.miss_probability(failed=3, trials=3, clean=3):.3f})" in VERDICTS
 
 
 def test_map_is_true():
     """Every folder of the map is there."""
     folders = re.findall(r"^\| `([a-z/]+/)`", README, re.MULTILINE)
 
-    assert ([], True) == ([name for name in folders if not (paths.root() / name).is_dir()], len(folders) >= 7)
+    assert ([], True) == ([name for name in folders if not (ROOT / name).is_dir()], len(folders) >= 7)

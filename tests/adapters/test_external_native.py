@@ -22,7 +22,7 @@ OWNED = "orders"
 
 PREFIX = "conformance-run-1-"
 STEPS = (Publish(20, window=5), Drain(), Drain())
-TEXTS = ("README.md", "docs/external-brokers.md", "docker-compose.yml")
+TEXTS = ("docs/how-to/brokers.md", "docs/external-brokers.md", "docker-compose.yml")
 LINES = sorted(
     {
         words
