@@ -1,88 +1,160 @@
-"""What users copy: the workflows of examples/ci parse, and the command line takes every command that is in them."""
+"""What users copy or name in their CI: examples/ci, the action and the component.
+
+Their scripts are run by bash, with commands that only write down what they were given; test_readme checks each command.
+"""
 
 from __future__ import annotations
 
-import shlex
+import json
+import os
+import re
+import stat
+import subprocess
+import sys
 
-import click
 import pytest
 import yaml
+from typed_lines import ROOT, understood
 
-from conformance import claims, paths
-from conformance.frontend.cli import cli
+from conformance import claims
 from conformance.report import expectations
 
-FOLDER = paths.root() / "examples" / "ci"
-GITHUB = yaml.safe_load((FOLDER / "github-actions.yml").read_text())
-GITLAB = yaml.safe_load((FOLDER / "gitlab-ci.yml").read_text())
+FOLDER = ROOT / "examples" / "ci"
+GITHUB = yaml.safe_load((FOLDER / "github-actions.yml").read_text())["jobs"]["conformance"]["steps"]
+GITLAB = yaml.safe_load((FOLDER / "gitlab-ci.yml").read_text())["conformance"]
+ACTION = yaml.safe_load((ROOT / "action.yml").read_text())
+SPEC, COMPONENT = yaml.safe_load_all((ROOT / "templates" / "conformance.yml").read_text())
+(JOB,) = COMPONENT.values()
+
+GIVEN = {
+    "adapter": "artemis:external=amqp://127.0.0.1:5672,http://127.0.0.1:8161",
+    "arguments": "--quick --claims SOLCD-* --seed 7",
+    "out": "my report",
+    "package": "a folder/suite",
+}
+"""The inputs of a user: with a comma, a pattern that matches a file in the folder of the job, and a space."""
+PATTERN = re.compile(r"\$(?:\{\{|\[\[) inputs\.(\w+) (?:\}\}|\]\])")
 
 
-def lines():
-    """Every line that a job runs, by where it stands."""
-    for job in GITHUB["jobs"].values():
-        for step in job["steps"]:
-            for line in step.get("run", "").splitlines():
-                yield "github", line
-    for job in GITLAB.values():
-        for part in ("before_script", "script"):
-            for line in job.get(part, []):
-                yield "gitlab", line
+def filled(variables, inputs):
+    """The variables of a step or a job, with the inputs in them."""
+    named = {name: inputs[name].get("default", "") for name in inputs} | GIVEN
+    return {name: PATTERN.sub(lambda found: named[found[1]], str(text)) for name, text in variables.items()}
 
 
-def commands():
-    """The words of each command of the suite."""
-    for where, line in lines():
-        words = shlex.split(line)
-        if words[:1] == ["conformance"]:
-            yield where, words
+@pytest.fixture
+def played(tmp_path):
+    """Run a script as the service does, and return the words of each command that would install or test something."""
+    stub = f"#!{sys.executable}\nimport json, os, sys\nwith open(os.environ['CALLS'], 'a') as file:\n"
+    stub += "    print(json.dumps([os.path.basename(sys.argv[0]), *sys.argv[1:]]), file=file)\n"
+    (tmp_path / "bin").mkdir()
+    for name in ("conformance", "pip", "python", "sudo", "apt-get"):
+        (tmp_path / "bin" / name).write_text(stub)
+        (tmp_path / "bin" / name).chmod(stat.S_IRWXU)
+    (tmp_path / "SOLCD-a-file-of-the-job").touch()
+    calls = tmp_path / "calls"
+    path = f"{tmp_path}/bin:{os.environ['PATH']}"
+    known = {
+        "PATH": path,
+        "CALLS": str(calls),
+        "GITHUB_ACTION_PATH": "/a suite",
+        "GITHUB_OUTPUT": str(tmp_path / "out"),
+    }
+
+    def run(script, variables):
+        calls.write_text("")
+        assert not PATTERN.search(script), "an input is part of a script: its text would be run"
+        subprocess.run(["bash", "-eo", "pipefail", "-c", script], cwd=tmp_path, env={**known, **variables}, check=True)
+        return [json.loads(line) for line in calls.read_text().splitlines()]
+
+    return run
 
 
-def understood(words):
-    """Parse it as the command line would, down to its options and their types; run nothing."""
-    command, context, rest = cli, click.Context(cli), words
-    while isinstance(command, click.Group):
-        _, found, rest = command.resolve_command(context, list(rest))
-        command = found
-        context = click.Context(command, parent=context)
-    values, _, order = command.make_parser(context).parse_args(list(rest))
-    for parameter in order:
-        if parameter.name in values:
-            parameter.type_cast_value(context, values[parameter.name])
-    return values
+def steps_played(played, steps, inputs):
+    return [
+        call for step in steps if "run" in step for call in played(step["run"], filled(step.get("env", {}), inputs))
+    ]
 
 
-@pytest.mark.parametrize(("where", "words"), list(commands()), ids=lambda one: one if isinstance(one, str) else one[1])
-def test_the_command_line_takes_it(where, words):
-    assert isinstance(understood(words[1:]), dict)
+def job_played(played, job, inputs):
+    return played("\n".join([*job["before_script"], *job["script"]]), filled(job["variables"], inputs))
 
 
-@pytest.mark.parametrize("words", [["run", "--adaptor", "artemis"], ["rum"], ["run", "--trials", "many"]])
-def test_a_word_that_it_does_not_know(words):
-    with pytest.raises(Exception) as caught:
-        understood(words)
+def the_run(calls):
+    """The values of the one `conformance run` among the calls, and the words of the one `pip install`."""
+    (run,) = [words for words in calls if words[:2] == ["conformance", "run"]]
+    (installed,) = [words[-1] for words in calls if "pip" in words and "install" in words]
+    assert ["conformance", "doctor"] in calls
+    return understood(run[1:])[1], installed
 
-    assert isinstance(caught.value, click.UsageError) or "unknown" in str(caught.value)
+
+@pytest.mark.parametrize("kind", ["github", "gitlab"])
+def test_an_example_runs_the_suite_with_known_failures(played, kind):
+    calls = steps_played(played, GITHUB, {}) if kind == "github" else job_played(played, GITLAB, {})
+    values, installed = the_run(calls)
+
+    assert ("artemis@2.56.0",) == values["adapter"]
+    assert ("ack-conformance", True) == (installed, bool(values["known_failures"]))
 
 
-def test_each_has_what_it_is_for():
-    """Both run, with known failures, a report that is kept after every exit code, JUnit, and a cache of downloads."""
-    (run,) = [understood(words[1:]) for where, words in commands() if where == "github" and words[1] == "run"]
-    (other,) = [understood(words[1:]) for where, words in commands() if where == "gitlab" and words[1] == "run"]
-    steps = GITHUB["jobs"]["conformance"]["steps"]
+@pytest.mark.parametrize("kind", ["action", "component"])
+def test_inputs_reach_the_command_line_as_they_are(played, kind):
+    """No input is split, but the arguments at their spaces; no pattern becomes the name of a file."""
+    if kind == "action":
+        calls = steps_played(played, ACTION["runs"]["steps"], ACTION["inputs"])
+    else:
+        calls = job_played(played, JOB, SPEC["spec"]["inputs"])
+    values, installed = the_run(calls)
+
+    assert ((GIVEN["adapter"],), ("SOLCD-*",), 7, True) == tuple(
+        values[k] for k in ("adapter", "claims", "seed", "quick")
+    )
+    assert {"action": ("/a suite", "my report"), "component": ("a folder/suite", "report")}[kind] == (
+        installed,
+        str(values["out"]),
+    )
+
+
+def test_the_key_of_the_cache_has_no_comma(played, tmp_path):
+    """The service refuses one in a key, and an external broker has it between its addresses."""
+    (step,) = [step for step in ACTION["runs"]["steps"] if step.get("id") == "cache"]
+    played(step["run"], filled(step["env"], ACTION["inputs"]))
+
+    assert re.fullmatch(r"key=conformance-\d+-\d+\n", (tmp_path / "out").read_text())
+
+
+@pytest.mark.parametrize(("steps", "out"), [(GITHUB, "report"), (ACTION["runs"]["steps"], "${{ inputs.out }}")])
+def test_github_keeps_the_report_and_the_downloads(steps, out):
+    """After every exit code."""
     kept = next(step for step in steps if "upload-artifact" in step.get("uses", ""))
     cached = next(step for step in steps if "actions/cache" in step.get("uses", ""))
-    job = GITLAB["conformance"]
 
-    assert run["known_failures"]
-    assert other["known_failures"]
     assert "${{ !cancelled() }}" == kept["if"]
     files = ["report.html", "report.json", "junit.xml", "ctrf.json"]
-    assert [f"report/{name}" for name in files] == kept["with"]["path"].split()
+    assert [f"{out}/{name}" for name in files] == kept["with"]["path"].splitlines()
     assert ".cache/ack-conformance/dist" == cached["with"]["path"]
+
+
+@pytest.mark.parametrize("job", [GITLAB, JOB], ids=["example", "component"])
+def test_gitlab_keeps_the_report_and_the_downloads(job):
+    """After every exit code; undecided is a warning."""
     assert ("always", "report/junit.xml") == (job["artifacts"]["when"], job["artifacts"]["reports"]["junit"])
     assert "report/report.html" in job["artifacts"]["paths"]
     assert ".cache/ack-conformance/dist" in job["cache"]["paths"]
     assert [2] == job["allow_failure"]["exit_codes"]
+
+
+def test_every_step_of_the_action_names_its_shell():
+    """A composite action needs it."""
+    assert [] == [step for step in ACTION["runs"]["steps"] if ("run" in step) != (step.get("shell") == "bash")]
+
+
+def test_the_inputs_of_the_page_are_those_of_the_files():
+    page = (ROOT / "docs/how-to/ci.md").read_text()
+    action, component = re.findall(r"Its inputs\s+are (`adapter`.*?)\. ?", page, re.DOTALL)
+
+    assert list(ACTION["inputs"]) == re.findall(r"`(\w+)`", action)
+    assert list(SPEC["spec"]["inputs"]) == re.findall(r"`(\w+)`", component)
 
 
 def test_the_known_failures_are_read():

@@ -47,8 +47,9 @@ def test_commands_are_found_everywhere():
         "docs/how-to/ci.md",
         "docker-compose.yml",
         "Dockerfile",
+        "action.yml",
     } <= where
-    assert {"github-actions.yml", "gitlab-ci.yml"} <= where
+    assert {"github-actions.yml", "gitlab-ci.yml", "conformance.yml"} <= where
     assert set(typed_lines.NOT_RUN) <= first
     assert len(SHOWN) > 100
 

@@ -24,7 +24,7 @@ PAGES = [
     ROOT / "reports/examples/README.md",
     *sorted((ROOT / ".github").rglob("*.yml")),
 ]
-JOBS = sorted((ROOT / "examples/ci").glob("*.yml"))
+JOBS = [*sorted((ROOT / "examples/ci").glob("*.yml")), ROOT / "action.yml", ROOT / "templates/conformance.yml"]
 HEADED = [ROOT / "docker-compose.yml", ROOT / "Dockerfile"]
 """Files that begin with commands in their comments."""
 
@@ -32,6 +32,8 @@ NOT_RUN = {
     "apt-get": "it needs root and changes the machine; CI installs the packages of the README",
     "docker": "it needs an engine; tests/containers runs the image and the compose file",
     "export": "of the shell",
+    "set": "of the shell",
+    "echo": "of the shell",
     "pip": "it installs; `just package` installs the wheel",
     "sed": "it edits a copy of a file",
     "sudo": "it needs root and changes the machine",
