@@ -21,6 +21,7 @@ ARG PIP_TRUSTED_HOST=
 ARG PIP_NO_INDEX=
 COPY pyproject.toml README.md LICENSE wheels* /source/wheels/
 COPY conformance /source/conformance
+COPY docs /source/docs
 COPY suites /source/suites
 COPY fixtures /source/fixtures
 COPY reports /source/reports

@@ -5,12 +5,19 @@ A command (`just package`), not a test: it installs Spark once more. Exits 0 and
 
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
 import venv
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
+
+
+def named() -> set[str]:
+    """Return the pages of docs/ that the package names, in its messages among others."""
+    texts = (path.read_text() for path in (ROOT / "conformance").rglob("*.py"))
+    return {page for text in texts for page in re.findall(r"\bdocs/([a-z-]+\.(?:md|json))", text)}
 
 
 def main() -> None:
@@ -22,6 +29,9 @@ def main() -> None:
         venv.create(folder / "env", with_pip=True)
         binaries = folder / "env" / "bin"
         subprocess.run([binaries / "pip", "install", "--quiet", str(wheel)], check=True)
+        (docs,) = (folder / "env").glob("lib/*/site-packages/conformance/_data/docs")
+        if lost := [page for page in named() if not (docs / page).is_file()]:
+            sys.exit(f"messages name pages that the wheel does not have: {lost}")
         empty = folder / "empty"
         empty.mkdir()
         words = ["run", "--adapter", "reference", "--claims", "AMQP-DUR-01", "--seed", "1", "--out", "out"]
