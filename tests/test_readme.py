@@ -5,6 +5,7 @@ import re
 import runpy
 import subprocess
 import sys
+import tomllib
 
 import pytest
 import typed_lines
@@ -12,7 +13,7 @@ from typed_lines import PAGES, ROOT
 
 import conformance
 from conformance import adapters, claims, paths, scenario
-from conformance.frontend.cli import cli
+from conformance.frontend.cli import cli, group
 from conformance.frontend.options import PYTEST, RUN, options_of
 from conformance.judge import confidence
 from conformance.judge.rows import Verdict
@@ -137,7 +138,7 @@ def test_every_option_that_is_named_exists(pytest_options):
     assert {"--protocol", "--quick", "--judge-as", "--baseline", "--strict-verdicts"} <= named
     assert {option.flag for option in options_of(PYTEST)} <= pytest_options
     theirs = {option.flag for option in options_of(RUN)} - {option.flag for option in options_of(PYTEST)}
-    assert {"--budget", "--quiet", "--verbose"} == theirs  # docs/how-to/pytest.md names them
+    assert {"--budget", "--scenario", "--resume", "--quiet", "--verbose"} == theirs  # docs/how-to/pytest.md names them
 
 
 def test_the_known_failures_are_read(tmp_path):
@@ -150,6 +151,12 @@ def test_the_known_failures_are_read(tmp_path):
     assert (True, Expect.ALWAYS) == (known.adapter in adapters.names(), known.expect)
     assert expectations.in_range(adapters.find(known.adapter).version, known.versions)
     assert [word for word in Expect if f'"{word}"' not in example] == []
+
+
+def test_the_options_in_a_file_are_read():
+    (example,) = re.findall(r"```toml\n(.*?)```", (DOCS / "how-to/runs.md").read_text(), re.DOTALL)
+    for name, values in tomllib.loads(example).items():
+        assert set(values) == set(group._by_name(cli.commands[name], values, "the page"))
 
 
 def test_counts():

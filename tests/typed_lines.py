@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import importlib.util
 import itertools
 import pathlib
@@ -151,8 +152,8 @@ def _check_values(words: list[str], found: click.Command, values: dict[str, obje
     for pattern in (one for key in ("claims", "require", "require_tried") for one in values.get(key) or ()):
         claims.select(pattern.split(","), catalogue)
     assert set(values.get("judge_as") or ()) <= {*itertools.chain(*(one.binds for one in catalogue.claims.values()))}
-    for name in re.findall(r"(?:--scenario |#)([a-z-]+)", " ".join(words)):
-        assert name in scenario.load(catalogue), name
+    for pattern in re.findall(r"(?:--scenario |#)([a-z*-]+)", " ".join(words)):
+        assert fnmatch.filter(scenario.load(catalogue), pattern), pattern
     named = itertools.chain(*map(_several, (values.get(key) for key in ("adapter", "new"))))
     for one, word in itertools.product(named, str(values.get("protocol") or "").split(",")):
         if found.name in ("run", "upgrade", "check", "fetch") and not YOURS.search(one):
