@@ -43,6 +43,6 @@ power *ARGS:
 bugs *NAMES:
     python -m tools.bugs {{NAMES}}
 
-# The wheel, installed alone in an empty environment, runs in an empty folder without a system Java.
-package:
-    python tests/package_check.py
+# A release in dist/: the wheel, tried alone in an empty folder, its bill of materials, changes and checksums (--draft).
+release *ARGS:
+    python -m tools.release {{ARGS}}

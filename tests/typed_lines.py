@@ -35,7 +35,7 @@ NOT_RUN = {
     "export": "of the shell",
     "set": "of the shell",
     "echo": "of the shell",
-    "pip": "it installs; `just package` installs the wheel",
+    "pip": "it installs; `just release` installs the wheel",
     "sed": "it edits a copy of a file",
     "sudo": "it needs root and changes the machine",
     "zensical": "tests/test_site.py builds the site",

@@ -1,0 +1,109 @@
+"""Make a release in dist/: `python -m tools.release [--draft]`, or `just release`.
+
+The wheel is built twice and must be the same. It is installed alone in an empty environment, and puts the bundled
+broker on trial in an empty folder, without a Java on the machine. Beside the wheel stand a bill of materials
+(CycloneDX), the changes of this version, and the checksums. Nothing leaves this machine: publishing is up to you.
+
+`--draft` takes the changes that are not released yet; else CHANGELOG.md must have a section of the version. It prints a
+line for each step, and exits with 0, or says what failed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+
+import conformance
+from conformance import paths
+
+DIST = pathlib.Path("dist")
+_EPOCH = "1577836800"
+"""The time of each file in the wheel: 2020-01-01. With the time of the build no two wheels would be the same."""
+
+
+def changes(text: str, version: str) -> str:
+    """Return the section of a version of CHANGELOG.md, without its title; empty if there is none."""
+    found = re.search(rf"^## \[{re.escape(version)}\].*?\n(.*?)(?=^## \[|\Z)", text, re.DOTALL | re.MULTILINE)
+    return found[1].strip() if found else ""
+
+
+def named() -> set[str]:
+    """Return the pages of docs/ that the package names, in its messages among others."""
+    texts = (path.read_text() for path in (paths.root() / "conformance").rglob("*.py"))
+    return {page for text in texts for page in re.findall(r"\bdocs/([a-z-]+\.(?:md|json))", text)}
+
+
+def build(folder: pathlib.Path) -> pathlib.Path:
+    """Build the wheel twice, and return it; exit if the two differ."""
+    made: list[pathlib.Path] = []
+    for place in (folder / "one", folder / "two"):
+        words = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir"]
+        subprocess.run([*words, place, paths.root()], check=True, env={**os.environ, "SOURCE_DATE_EPOCH": _EPOCH})
+        made += place.glob("ack_conformance-*.whl")
+    first, second = made
+    if first.read_bytes() != second.read_bytes():
+        sys.exit(f"{first.name}: two builds of it differ")
+    return first
+
+
+def install(wheel: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
+    """Install the wheel alone; return the folder of the commands."""
+    venv.create(folder / "env", with_pip=True)
+    binaries = folder / "env" / "bin"
+    subprocess.run([binaries / "pip", "install", "--quiet", wheel], check=True)
+    (docs,) = (folder / "env").glob("lib/*/site-packages/conformance/_data/docs")
+    if lost := [page for page in named() if not (docs / page).is_file()]:
+        sys.exit(f"messages name pages that the wheel does not have: {lost}")
+    return binaries
+
+
+def try_alone(binaries: pathlib.Path, folder: pathlib.Path) -> str:
+    """Put the bundled broker on trial in an empty folder, without a system Java; return the verdict, which is HOLDS."""
+    empty = folder / "empty"
+    empty.mkdir()
+    words = ["run", "--adapter", "reference", "--claims", "AMQP-DUR-01", "--seed", "1", "--out", "out"]
+    environment = {"PATH": str(binaries), "HOME": str(folder), "LANG": "C.UTF-8"}  # no JAVA_HOME, no java on PATH
+    done = subprocess.run([binaries / "conformance", *words], cwd=empty, env=environment, check=False)
+    if done.returncode:
+        sys.exit(f"the installed wheel ended with {done.returncode}")
+    report = json.loads((empty / "out" / "report.json").read_text())
+    (row,) = [row for row in report["verdicts"] if row["claim"] == "AMQP-DUR-01"]
+    if row["verdict"] != "HOLDS":
+        sys.exit(f"the installed wheel says {row['verdict']}: {row['reason']}")
+    return str(row["verdict"])
+
+
+def main() -> None:
+    version = conformance.__version__
+    text = changes((paths.root() / "CHANGELOG.md").read_text(), "Unreleased" if "--draft" in sys.argv else version)
+    if not text:
+        sys.exit(f"CHANGELOG.md has no changes of {version}: give [Unreleased] that name and a date, or use --draft")
+    shutil.rmtree(DIST, ignore_errors=True)
+    DIST.mkdir()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        wheel = build(folder)
+        print(f"{wheel.name}: built twice, the same")
+        binaries = install(wheel, folder)
+        shutil.copy(wheel, DIST)
+        (DIST / "CHANGES.md").write_text(f"{text}\n")
+        bill = DIST / f"{wheel.stem}.cdx.json"
+        words = [sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible", "--output-file"]
+        subprocess.run([*words, bill, binaries / "python"], check=True)
+        print(f"{bill.name}: {len(json.loads(bill.read_text())['components'])} components")
+        print(f"installed alone, without a system Java: AMQP-DUR-01 {try_alone(binaries, folder)}")
+    sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in sorted(DIST.iterdir())]
+    (DIST / "SHA256SUMS").write_text("\n".join(sums) + "\n")
+    print(f"{DIST}: {', '.join(path.name for path in sorted(DIST.iterdir()))}")
+
+
+if __name__ == "__main__":
+    main()
