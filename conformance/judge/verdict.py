@@ -135,9 +135,14 @@ def _courses(
     whole = [trial for trial in trials if trial.parquet is not None]
     new = [trial for trial in whole if trial.record.trial not in remembered.courses]
     if new:
-        paths = [str(trial.parquet) for trial in new]
-        remembered.courses |= course.from_rows(_collect(lambda: course.courses(session.spark, paths)))
+        remembered.courses |= collect_courses(session.spark, new)
     return tuple(remembered.courses[trial.record.trial] for trial in whole)
+
+
+def collect_courses(spark: SparkSession, trials: Sequence[Compacted]) -> dict[str, Course]:
+    """Return the course of every trial that is not void, by id, in one job."""
+    paths = [str(trial.parquet) for trial in trials if trial.parquet is not None]
+    return course.from_rows(_collect(lambda: course.courses(spark, paths)))
 
 
 def collect_facts(

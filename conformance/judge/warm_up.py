@@ -11,7 +11,7 @@ from conformance.history import Ended, Op, Phase, Recorder, bare_header, close_h
 from conformance.judge.input.packing import compact
 from conformance.judge.plan.facts import TrialFacts
 from conformance.judge.plan.relations import EVERY, FEW, Check
-from conformance.judge.verdict import collect_facts
+from conformance.judge.verdict import collect_courses, collect_facts
 from conformance.records import TrialRecord, save
 
 if TYPE_CHECKING:
@@ -21,10 +21,14 @@ TRIAL = "warm-up"
 
 
 def warm_up(spark: SparkSession, used: Sequence[Check] = EVERY) -> TrialFacts:
-    """Run the plan of these checks on as many made-up trials as need an exchange; return the facts of one."""
+    """Run the plans of these checks and of courses on as many made-up trials as need an exchange.
+
+    Return the facts of one trial.
+    """
     with locks.scratch("warm") as place:
         folders = [place / str(number) for number in range(FEW + 1)]
         trials = [compact(folder, write(folder, 3, trial=f"{TRIAL}-{folder.name}")) for folder in folders]
+        collect_courses(spark, trials)
         return collect_facts(spark, trials, used)[f"{TRIAL}-0"]
 
 

@@ -77,6 +77,7 @@ def test_the_line_of_the_bundled_broker(conformance, tmp_path):
     assert ([], []) == ([*adapters.left(tmp_path / "out")], json.loads(names)["queues"])
 
 
+@pytest.mark.full
 @pytest.mark.activemq
 def test_classic_without_its_plugin_is_told_at_once(conformance, tmp_path, monkeypatch):
     """A stock one has none, and answers no depth: one line says what to add, before any trial."""

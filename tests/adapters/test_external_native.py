@@ -143,6 +143,7 @@ def test_classic_needs_nothing_else(tried):
     assert f"Remove by hand what begins with {PREFIX}" in line
 
 
+@pytest.mark.full
 @pytest.mark.qpid
 def test_broker_j_is_asked_by_its_management(tried):
     assert [] == tried("qpid", lambda broker: _at(broker, "qpid", "amqp"))

@@ -877,6 +877,7 @@ def test_a_copy_of_rabbitmqs_keys_runs(tmp_path, ledger):
     assert '"rates_mode":"detailed"' in said
 
 
+@pytest.mark.full
 @NEEDS_RABBITMQ
 def test_a_copy_of_rabbitmqs_terms_is_in_force(tmp_path, ledger):
     """What an advanced.config says is what the broker runs with; without the file it is not."""

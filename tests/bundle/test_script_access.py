@@ -129,7 +129,7 @@ def test_the_virtual_host_of_a_broker():
     ("protocol", "wrong"),
     [
         pytest.param("amqp", ("'/amq/queue/{queue}'", "'{queue}'"), marks=pytest.mark.full),
-        ("stomp", ("\"host\": '/'", '"host": host')),
+        pytest.param("stomp", ("\"host\": '/'", '"host": host'), marks=pytest.mark.full),
     ],
 )
 def test_the_words_of_rabbitmq(tmp_path, protocol, wrong):

@@ -161,7 +161,10 @@ def test_an_honest_folder_is_complete(run):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("histories", [[LOSSY] * 3, [CLEAN, LOSSY, LOSSY]], ids=["each", "some"])
+@pytest.mark.parametrize(
+    "histories",
+    [pytest.param([LOSSY] * 3, id="each", marks=pytest.mark.full), pytest.param([CLEAN, LOSSY, LOSSY], id="some")],
+)
 @pytest.mark.parametrize(
     "tamper",
     [nothing, copy_honest, copy_sixteen, delete_violating, delete_histories, edit_history, swap],

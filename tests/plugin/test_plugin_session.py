@@ -70,9 +70,9 @@ def collected(done):
     ("words", "count"),
     [
         (["-k", "SOLCD-ACK-02 and WhilePublishing"], 1),
-        (["-m", "permission", "-k", "OneByOne"], 3),
-        (["--claims", "AMQP-DUR-01"], 1),
-        (["--claims", "AMQP-DUR-01", "--claims", "EMS-CLIENT-03"], 2),
+        pytest.param(["-m", "permission", "-k", "OneByOne"], 3, marks=pytest.mark.full),
+        pytest.param(["--claims", "AMQP-DUR-01"], 1, marks=pytest.mark.full),
+        pytest.param(["--claims", "AMQP-DUR-01", "--claims", "EMS-CLIENT-03"], 2, marks=pytest.mark.full),
         (["--claims", "AMQP-DUR-01", "--require", "EMS-CLIENT-03"], 2),
     ],
 )

@@ -58,6 +58,7 @@ def theirs(tmp_path, monkeypatch):
     reserved.close()
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_a_violation_is_seen_again_at_its_place(theirs, spark_for_all, tmp_path):
     tls = ClientTls(ca=str(theirs.parent / "ca.pem"))

@@ -134,9 +134,10 @@ def _policy(definition):
     [
         ("", {}),
         ('{"message-ttl": 700, "expires": 900000}', {"message_ttl_ms": 700, "purge_without_consumers": True}),
-        ('{"max-length": 10}', {"full_queue_policy": "discard"}),
+        pytest.param('{"max-length": 10}', {"full_queue_policy": "discard"}, marks=pytest.mark.full),
         ('{"max-length": 10, "overflow": "reject-publish"}', {"full_queue_policy": "refuse"}),
-        ('{"delivery-limit": 2}', {}),  # of quorum queues only: RabbitMQ leaves it out of a classic one's policy
+        # of quorum queues only: RabbitMQ leaves it out of a classic one's policy
+        pytest.param('{"delivery-limit": 2}', {}, marks=pytest.mark.full),
     ],
 )
 def test_rabbitmq_says_the_policy_of_a_queue(asked, definition, expected):

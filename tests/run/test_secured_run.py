@@ -75,8 +75,10 @@ def files_with(secret, root):
 
 @pytest.mark.parametrize(
     ("protocol", "mine"),
-    [("amqp", {"certificate": "alice.pem", "key": "alice.key"}), ("stomp", {})],
-    ids=["amqps with EXTERNAL", "stomp+ssl with login"],
+    [
+        pytest.param("amqp", {"certificate": "alice.pem", "key": "alice.key"}, id="amqps with EXTERNAL"),
+        pytest.param("stomp", {}, id="stomp+ssl with login", marks=pytest.mark.full),
+    ],
 )
 def test_a_run_behind_tls(spark, folder, tmp_path, monkeypatch, protocol, mine):
     """Run, bundle and replay use the credentials, and none of them stores the password."""

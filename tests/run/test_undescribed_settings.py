@@ -87,6 +87,7 @@ port = "stomp"
 """
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_a_loss_without_a_declared_promise_is_on_the_first_screen(run):
     """Over STOMP no standard promises it. Counter-example: 625 of 825 messages lost, and no line said so."""

@@ -47,6 +47,7 @@ def test_honest_broker(finished, marked, tmp_path):
     assert (report.run.finished, report.run.interrupted) == (True, False)
 
 
+@pytest.mark.full
 def test_a_budget_is_spent_on_more_faults(finished):
     """The kills of the trials that it adds count, and those without a fault stay as they are."""
     started = time.monotonic()
@@ -60,7 +61,7 @@ def test_a_budget_is_spent_on_more_faults(finished):
 
 
 def test_judging_the_folder_again_gives_the_same_rows(finished, conformance, tmp_path):
-    done, report = finished("--claims", "AMQP-DUR-01")
+    done, report = finished("--claims", "AMQP-DUR-01", "--scenario", "broker-killed-while-sending-one-by-one")
     again = conformance("judge", tmp_path / "out")
 
     assert (done.returncode, report.verdicts) == (
@@ -157,7 +158,7 @@ def recorded(tmp_path):
 
 def test_killed_harness(tmp_path, conformance, marked):
     """The next run releases the resources of the killed one, and nothing else."""
-    process = start(tmp_path, "--claims", "SOLCD-ACK-01")
+    process = start(tmp_path, *ONE)
     first_trial(process)
     process.kill()
     process.wait()

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from conformance.history import Op, Phase
 from conformance.judge.input.packing import OP_CODE, PHASE_CODE, SPARK_SCHEMA
+from conformance.judge.plan.relations import FEW
 from conformance.judge.rows import Course
 
 if TYPE_CHECKING:
@@ -75,7 +76,8 @@ def courses(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     how many faults began, whether the last edge was one that `began` or one that `ended`, and the longest start of the
     broker that ended in it. Times are in nanoseconds, null where there is none.
     """
-    return spark.sql(_COURSE, events=spark.read.schema(SPARK_SCHEMA).parquet(*paths))
+    events = spark.read.schema(SPARK_SCHEMA).parquet(*paths)
+    return spark.sql(_COURSE, events=events.coalesce(1) if len(paths) <= FEW else events)
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, Course]:
