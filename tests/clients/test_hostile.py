@@ -5,7 +5,7 @@ import signal
 import struct
 
 import pytest
-from hostile_broker import CREDIT, LET_IN, ROOM, Hostile, attached, frame, text, transfer
+from hostile_broker import CREDIT, LET_IN, ROOM, TRUE, ZERO, Hostile, attached, frame, text, transfer
 from stomp_peer import CONNECTED, job
 
 from conformance import history, limits
@@ -112,6 +112,17 @@ def test_a_message_without_an_id_has_no_producer(hostile, payload):
 
     assert [NO_ID] == [delivery.message for delivery in session.incoming]
     assert history.parse_message(NO_ID) is None
+    session.close()
+
+
+@pytest.mark.parametrize("answer", [(ZERO, TRUE), (ZERO,)], ids=["closed", "only detached"])
+def test_a_receiver_ends_when_the_broker_detaches_it(hostile, answer):
+    """RabbitMQ 3.10 leaves `closed` out of its answer."""
+    broker = hostile(*LET_IN, attached("-p:q"), (b"\x00\x53\x16", frame(0x16, *answer)))
+    session = AmqpSession(job(broker.port, "amqp"), lambda: None)
+    session.attach_receiver("q", 10, AckHeader.INDIVIDUAL)
+    session.end_receiver(0)
+
     session.close()
 
 
