@@ -459,11 +459,11 @@ def _judge(
     return judge.judge(folder, catalogue, scenarios, starting, untried=untried, remembered=remembered)
 
 
-def judge_folder(folder: pathlib.Path) -> Judgement:
-    """Judge a folder that an earlier run wrote; the same rows as that run printed."""
+def judge_folder(folder: pathlib.Path, *, master: str = "", remote: str = "") -> Judgement:
+    """Judge a folder that an earlier run wrote: here, on a cluster, or by Spark Connect. The rows are the same."""
     records.check_run(folder)
     catalogue = claims.load()
-    starting = judge.start_in_background()
+    starting = judge.start_in_background(master=master, remote=remote)
     try:
         return _judge(folder, catalogue, scenario.load(catalogue), starting)
     finally:

@@ -48,6 +48,11 @@ from conformance.report import model
         (["rnu"], "unknown command 'rnu': did you mean 'run'?"),
         (["adapters", "chek"], "unknown command 'chek': did you mean 'check'? known: check\n"),
         (["run", "--adapter", "reference", "--claims", "AMPQ-*"], "unknown claims 'AMPQ-*': did you mean 'AMQP-*'?"),
+        (
+            ["judge", "no-run", "--spark-master", "a", "--spark-remote", "b"],
+            "--spark-master and --spark-remote: give one",
+        ),
+        (["judge", "no-run"], "no-run"),
         (["claims", "list", "SOLCD-AKC-01"], "did you mean 'SOLCD-ACK-01'?"),
         (["claims", "shwo"], "did you mean 'show'?"),
         (["fetch", "reference", "--to", "x"], "nothing to fetch"),

@@ -3,6 +3,7 @@
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from conformance.run.trial import INTERRUPTED
 
 pytestmark = pytest.mark.spark
 UNSYNCED = ("--set", "sync_non_transactional=false", "--set", "sync_transactional=false")
+ONE = ("--claims", "SOLCD-ACK-01", "--scenario", "broker-killed-while-sending-one-by-one")
 WEAK = (*UNSYNCED, "--set", "journal_buffer_ms=60000")
 
 
@@ -60,14 +62,17 @@ def test_a_budget_is_spent_on_more_faults(finished):
     assert "--budget 20s" in report.run.command
 
 
-def test_judging_the_folder_again_gives_the_same_rows(finished, conformance, tmp_path):
-    done, report = finished("--claims", "AMQP-DUR-01", "--scenario", "broker-killed-while-sending-one-by-one")
-    again = conformance("judge", tmp_path / "out")
+def test_judging_folders_again_gives_the_same_rows(finished, conformance, tmp_path):
+    """On a Spark of another master too; the exit code is that of the worst."""
+    done, report = finished(*ONE)
+    shutil.copytree(tmp_path / "out", tmp_path / "short")
+    shutil.rmtree(next((tmp_path / "short" / "trials").iterdir()))
+    again = conformance("judge", tmp_path / "out", tmp_path / "short", "--spark-master", "local[1]")
+    found, short = (model.read_json(tmp_path / name / "report.json") for name in ("out", "short"))
 
-    assert (done.returncode, report.verdicts) == (
-        again.returncode,
-        model.read_json(tmp_path / "out" / "report.json").verdicts,
-    )
+    assert (0, report.verdicts) == (done.returncode, found.verdicts)
+    assert "HOLDS" not in {row.verdict for row in short.verdicts}
+    assert again.returncode == short.summary.exit_code != 0, again.stdout + again.stderr
 
 
 @pytest.mark.artemis
@@ -118,9 +123,6 @@ def first_trial(process):
 
 def run_id(tmp_path):
     return json.loads((tmp_path / "out" / "run.json").read_text())["run"]
-
-
-ONE = ("--claims", "SOLCD-ACK-01", "--scenario", "broker-killed-while-sending-one-by-one")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.full)])

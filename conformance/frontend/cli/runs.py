@@ -178,19 +178,34 @@ def _report_before(judgement: Judgement, campaign: Campaign) -> None:
 
 
 @cli.command("judge", cls=GroupedCommand)
-@click.argument("folder", type=FILE)
+@click.argument("folders", type=FILE, nargs=-1, required=True, metavar="FOLDER...")
+@click.option("--spark-master", default="", metavar="URL", help="Judge on this cluster.  [default: this machine]")
+@click.option("--spark-remote", default="", metavar="URL", help="Judge by this Spark Connect server.")
 @options(JUDGE)
-def judge_command(folder: pathlib.Path, **values: Any) -> int:
-    """Judge the folder of an earlier run again, and write its report.
+def judge_command(folders: tuple[pathlib.Path, ...], spark_master: str, spark_remote: str, **values: Any) -> int:
+    """Judge the folders of earlier runs again, and write the report of each; the exit code is that of the worst.
 
     \b
     conformance judge runs/2026-11-21T10-00-00-artemis
+    conformance judge runs/2026-11-21T10-00-00-artemis runs/2026-11-22T09-00-00-rabbitmq
     conformance judge report --known-failures known.toml --baseline last/report.json
-    """
-    from conformance import campaign
+    conformance judge runs/artemis --spark-master spark://spark.example:7077
 
+    A cluster, and a Spark Connect server, must see the folders under the same paths.
+    """
+    from conformance import campaign, records
+    from conformance.errors import PRECEDENCE, UsageError
+
+    if spark_master and spark_remote:
+        raise UsageError("--spark-master and --spark-remote: give one of them", code="one-of")
     expected = expectations(values)
-    return write_report(campaign.judge_folder(folder), folder, expected)
+    for folder in folders:
+        records.check_run(folder)
+    codes = set()
+    for folder in folders:
+        judgement = campaign.judge_folder(folder, master=spark_master, remote=spark_remote)
+        codes.add(write_report(judgement, folder, expected))
+    return int(next(code for code in PRECEDENCE if code in codes))
 
 
 @cli.command("report")
