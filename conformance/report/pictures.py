@@ -57,7 +57,7 @@ def lanes(witness: Witness) -> Markup:
     """Draw a lane for each process, downwards in the order of the clock; a fault is a band over all of them."""
     events = witness.timeline
     names = list(dict.fromkeys(str(event.get("process", "")) for event in events))
-    width, height = TIME + LANE * len(names), HEAD + ROW * len(events)
+    width, height = TIME + LANE * len(names) + 24, HEAD + ROW * len(events)
     parts = [
         Markup('<text x="{}" y="18" class="lane">{}</text>').format(_x(at), _short(n)) for at, n in enumerate(names)
     ]
