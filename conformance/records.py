@@ -89,6 +89,10 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.protocol} through {self.client}" if self.vendor else self.protocol
 
 
+NOT_FIRED = "did not fire"
+"""Words of a void trial whose trigger never came."""
+
+
 class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One trial: its script, its arm, and whether the suite itself failed in it.
 

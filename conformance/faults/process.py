@@ -17,6 +17,7 @@ from typing import Protocol
 
 from conformance.errors import FaultError
 from conformance.faults.watch import ACCESSES, FileWatch
+from conformance.records import NOT_FIRED
 
 _GONE_S = 20.0
 _RECOVERY_S = 60.0
@@ -43,7 +44,7 @@ def send(descriptors: Iterable[int], number: signal.Signals) -> None:
 def prove_fired(fault: str, *, fired: bool, seen: int, wanted: int) -> None:
     """Raise `FaultError` unless the client that owns the trigger has fired; it had seen `seen` of `wanted` events."""
     if not fired:
-        raise FaultError(f"the {fault} did not fire: {seen} events of the {wanted} that its trigger waits for")
+        raise FaultError(f"the {fault} {NOT_FIRED}: {seen} events of the {wanted} that its trigger waits for")
 
 
 def prove_gone(target: Target, fault: str) -> None:

@@ -13,8 +13,9 @@ from conformance.judge import applicable, confidence, reasons, tally
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.rows import HERE, Verdict, VerdictRow
 from conformance.judge.tally import NONE, ClaimEvidence, Tally
-from conformance.records import RunRecord
+from conformance.records import NOT_FIRED, RunRecord
 from conformance.scenario import Scenario, names_of
+from conformance.scenario.reading import JOURNAL_WATCHED
 from conformance.scenario.script import LONGEST_DELAY_MS
 
 REPEATS = 3
@@ -136,7 +137,9 @@ def _rule(one: Tally, evidence: ClaimEvidence, untried: Mapping[str, str]) -> Ru
             return Ruling(Verdict.INCONCLUSIVE, reasons.incomplete(run), required)
         return Ruling(Verdict.NOT_TRIED, untried.get(claim.id, "The run has no trial of its scenario."))
     if not one.trials:
-        return dataclasses.replace(_all_void(f"Every trial was void: {one.subject.void[0][1]}", run), required=required)
+        return dataclasses.replace(
+            _all_void(f"Every trial was void: {one.subject.void[0][1]}", one, run), required=required
+        )
     if claim.judged and not claim.gets_verdict(run.required):
         return Ruling(Verdict.OBSERVED, reasons.expected(one))
     ruling = _excused(_judged(one, evidence), one, run) if claim.judged else _permission(one)
@@ -163,15 +166,17 @@ def _policies(one: Tally, run: RunRecord) -> Iterator[tuple[Exclusion, str]]:
     return ((exclusion, words) for exclusion, words in _in_force(run, asked) if one.anomaly.rests_on(exclusion.excuses))
 
 
-def _all_void(reason: str, run: RunRecord) -> Ruling:
-    """Return an error of the suite, unless a policy may have kept the clients from following the script.
+def _all_void(reason: str, one: Tally, run: RunRecord) -> Ruling:
+    """Return an error of the suite, unless a policy or the broker may have kept the trigger from coming.
 
-    Counter-example: messages that expire after 500 ms never reach the consumer whose 120th delivery is the trigger.
+    Counter-examples: messages that expire after 500 ms never reach the consumer whose 120th delivery is the trigger;
+    and Classic, as it is delivered, may remove no file of its journal as long as a trial lasts.
     """
-    why = next((words for _, words in _in_force(run)), "")
-    if not why:
-        return Ruling(Verdict.HARNESS_ERROR, reason)
-    return Ruling(Verdict.INCONCLUSIVE, f"{reason.rstrip('.')}. A policy may explain it: {why}.")
+    if why := next((words for _, words in _in_force(run)), ""):
+        return Ruling(Verdict.INCONCLUSIVE, f"{reason.rstrip('.')}. A policy may explain it: {why}.")
+    if JOURNAL_WATCHED in one.scenario.needs and NOT_FIRED in reason:
+        return Ruling(Verdict.INCONCLUSIVE, f"{reason.rstrip('.')}. The broker removed too few files of its journal.")
+    return Ruling(Verdict.HARNESS_ERROR, reason)
 
 
 def _excluded(one: Tally, run: RunRecord) -> str:
@@ -254,7 +259,7 @@ def _against_control(one: Tally, evidence: ClaimEvidence) -> Ruling:
     if one.offended:
         return Ruling(Verdict.INCONCLUSIVE, f"{reasons.violated(one)} A violation needs {due} trials that show it.")
     if one.control.recorded and not one.control.valid:
-        return _all_void(f"Every trial of its control was void: {one.control.void[0][1]}", evidence.run)
+        return _all_void(f"Every trial of its control was void: {one.control.void[0][1]}", one, evidence.run)
     against = list(obstacles(one, evidence))
     if against:
         short = [doubt for doubt in against if not doubt.startswith(_unmet(one))] == [short_of_disk(one)]

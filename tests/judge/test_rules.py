@@ -227,6 +227,21 @@ def test_a_broker_that_does_not_start_for_the_next_trial():
     assert row.reason.startswith("No message was sent: seen once in 4 kills. Not recovered: it ended with status")
 
 
+@pytest.mark.parametrize(
+    ("scenario", "why", "verdict"),
+    [
+        ("broker-killed-when-a-file-is-removed", "the kill did not fire: 0 events of the 2", Verdict.INCONCLUSIVE),
+        ("broker-killed-when-a-file-is-removed", "the broker did not start", Verdict.HARNESS_ERROR),
+        (KILL, "the kill did not fire: 0 events of the 2", Verdict.HARNESS_ERROR),
+    ],
+)
+def test_a_broker_that_removes_no_file_of_its_journal(scenario, why, verdict):
+    """The trigger is up to the broker there: that it never came is no error of the suite."""
+    row = rule("SOLCD-ACK-01", scenario, [None] * 3, BROKEN, void=why)
+
+    assert (verdict, True) == (row.verdict, row.reason.startswith(f"Every trial was void: {why}"))
+
+
 def test_a_broker_that_starts_again_each_time():
     assert Verdict.HOLDS == rule(RECOVER, KILL, CLEAN, REFUSED, REFUSES).verdict
 
