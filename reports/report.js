@@ -31,3 +31,20 @@ text.addEventListener("input", show);
 answer.addEventListener("change", show);
 worst.addEventListener("change", order);
 show();
+
+// Zoom: a double click makes a picture twice as large, + and - change its size, 0 puts it back.
+for (const picture of document.querySelectorAll(".picture")) {
+  const svg = picture.querySelector("svg");
+  const whole = svg.viewBox.baseVal.width;
+  let size = 1;
+  const zoom = (factor) => {
+    size = factor ? Math.min(Math.max(size * factor, 0.5), 8) : 1;
+    svg.setAttribute("width", whole * size);
+  };
+  picture.addEventListener("dblclick", () => zoom(size < 8 ? 2 : 0));
+  picture.addEventListener("keydown", (pressed) => {
+    const factor = { "+": 1.25, "=": 1.25, "-": 0.8, 0: 0 }[pressed.key];
+    if (factor !== undefined) zoom(factor);
+  });
+}
+document.getElementById("zoom").hidden = false;

@@ -79,6 +79,23 @@ def test_a_violation_is_two_clicks_away(opened):
     assert page.locator(".evidence table").first.is_visible()
 
 
+def test_a_picture_is_zoomed(opened):
+    """By a double click and by keys; 0 puts it back. The page does not become wider."""
+    page = opened("full")
+    box = page.locator(".evidence .picture").first
+    svg = box.locator("svg")
+    before = svg.bounding_box()
+    box.dblclick()
+    twice = svg.bounding_box()
+    box.press("0")
+    again = svg.bounding_box()
+    box.press("-")
+
+    assert (2.0, 2.0) == (twice["width"] / before["width"], twice["height"] / before["height"])
+    assert before["width"] == again["width"] > svg.bounding_box()["width"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1300
+
+
 def test_claims_are_found_and_ordered(opened):
     """By text and answer; the worst first; and all again."""
     page = opened("full")
