@@ -153,6 +153,8 @@ def prepare(options: Options) -> Campaign:
             raise UsageError.unknown("vendor", vendor, vendors)
     if options.quick and options.thorough:
         raise UsageError("--quick and --thorough: give one of them", code="one-of")
+    if options.resume and options.out:
+        raise UsageError("--resume and --out: give one of them", code="one-of")
     for option, number in (("--trials", options.trials), ("--jobs", options.jobs)):
         if number is not None and number < 1:
             raise UsageError(f"{option} {number}: at least 1", code="too-small", option=option)
@@ -176,8 +178,6 @@ def prepare(options: Options) -> Campaign:
     selection = _able(selection, scenarios)
     if options.quick:
         selection = quick(selection, scenarios, catalogue)
-    if options.resume and options.out:
-        raise UsageError("--resume and --out: give one of them", code="one-of")
     folder = options.resume or folder_for(options, adapter)
     campaign = Campaign(options, adapter, catalogue, scenarios, selection, folder, earlier=earlier)
     if earlier:
@@ -459,13 +459,14 @@ def _judge(
     return judge.judge(folder, catalogue, scenarios, starting, untried=untried, remembered=remembered)
 
 
-def judge_folder(folder: pathlib.Path, *, master: str = "", remote: str = "") -> Judgement:
-    """Judge a folder that an earlier run wrote: here, on a cluster, or by Spark Connect. The rows are the same."""
-    records.check_run(folder)
+def judge_folders(folders: Sequence[pathlib.Path], *, master: str = "", remote: str = "") -> list[Judgement]:
+    """Judge folders that earlier runs wrote, by one Spark: here, on a cluster, or by Connect. The rows are the same."""
+    for folder in folders:
+        records.check_run(folder)
     catalogue = claims.load()
     starting = judge.start_in_background(master=master, remote=remote)
     try:
-        return _judge(folder, catalogue, scenario.load(catalogue), starting)
+        return [_judge(folder, catalogue, scenario.load(catalogue), starting) for folder in folders]
     finally:
         starting.stop()
 

@@ -264,7 +264,7 @@ def test_judging_reads_no_link(copy, secret):
     (copy / "run.json").symlink_to(secret)
 
     with pytest.raises(HistoryError, match="symbolic link"):
-        campaign.judge_folder(copy)
+        campaign.judge_folders([copy])
 
 
 def test_brackets_without_end(tmp_path):

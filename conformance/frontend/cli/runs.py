@@ -193,18 +193,14 @@ def judge_command(folders: tuple[pathlib.Path, ...], spark_master: str, spark_re
 
     A cluster, and a Spark Connect server, must see the folders under the same paths.
     """
-    from conformance import campaign, records
+    from conformance import campaign
     from conformance.errors import PRECEDENCE, UsageError
 
     if spark_master and spark_remote:
         raise UsageError("--spark-master and --spark-remote: give one of them", code="one-of")
     expected = expectations(values)
-    for folder in folders:
-        records.check_run(folder)
-    codes = set()
-    for folder in folders:
-        judgement = campaign.judge_folder(folder, master=spark_master, remote=spark_remote)
-        codes.add(write_report(judgement, folder, expected))
+    judged = campaign.judge_folders(folders, master=spark_master, remote=spark_remote)
+    codes = {write_report(judgement, folder, expected) for folder, judgement in zip(folders, judged, strict=True)}
     return int(next(code for code in PRECEDENCE if code in codes))
 
 

@@ -301,7 +301,7 @@ class Front:
 
     def _join(self) -> None:
         if campaign.join_parts(self.campaign.folder) and self.error is None:
-            self.judgement = campaign.judge_folder(self.campaign.folder)
+            (self.judgement,) = campaign.judge_folders([self.campaign.folder])
 
 
 def _keep_scenarios_whole(config: pytest.Config, chosen: str) -> None:
