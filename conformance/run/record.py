@@ -324,13 +324,13 @@ def not_recorded(folder: pathlib.Path, trials: Sequence[Planned]) -> list[Planne
     found = []
     for trial in trials:
         place = folder / "trials" / trial.id
+        if place.is_symlink():
+            raise UsageError(f"{place} is a link; start a new run", code="linked-trial")
         try:
             recorded = records.read(place / "trial.json", TrialRecord).void != INTERRUPTED
         except HistoryError:
             recorded = False
         if not recorded:
             found.append(trial)
-            if place.is_symlink():
-                raise UsageError(f"{place} is a link; start a new run", code="linked-trial")
             shutil.rmtree(place, ignore_errors=True)
     return found

@@ -1,4 +1,4 @@
-"""What may go on, and what is left of it."""
+"""Which runs can be resumed, and which of their trials are recorded again."""
 
 import msgspec
 import pytest
@@ -83,6 +83,6 @@ def test_what_is_left(begun):
     assert trials[2:] == record.not_recorded(begun, trials)
     assert {done.id, void.id} == {path.name for path in (begun / "trials").iterdir()}
 
-    (begun / "trials" / link.id).symlink_to(begun)
+    (begun / "trials" / link.id).symlink_to(begun / "trials" / done.id)
     with pytest.raises(UsageError, match="is a link"):
         record.not_recorded(begun, trials)
