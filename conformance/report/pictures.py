@@ -58,9 +58,7 @@ def lanes(witness: Witness) -> Markup:
     events = witness.timeline
     names = list(dict.fromkeys(str(event.get("process", "")) for event in events))
     width, height = TIME + LANE * len(names) + 24, HEAD + ROW * len(events)
-    parts = [
-        Markup('<text x="{}" y="18" class="lane">{}</text>').format(_x(at), _short(n)) for at, n in enumerate(names)
-    ]
+    parts = [_text(_x(at), 18, _short(name), kind="lane") for at, name in enumerate(names)]
     parts += [
         Markup('<line x1="{0}" x2="{0}" y1="{1}" y2="{2}"/>').format(_x(at), HEAD - 6, height)
         for at in range(len(names))
@@ -78,17 +76,17 @@ def _event(event: Mapping[str, Any], names: Sequence[str], y: int, width: int, g
     x = _x(names.index(str(event.get("process", ""))))
     op, phase = str(event.get("op", "")), str(event.get("phase", ""))
     detail = str(event.get("detail", "")) if op in ("broker", "drain", "fault") else ""
-    parts = [Markup('<text x="0" y="{}">{:,.1f} ms</text>').format(y + 4, float(event.get("at_ms", 0.0)))]
+    parts = [_text(0, y + 4, f"{float(event.get('at_ms', 0.0)):,.1f} ms")]
     if op == "fault":
         detail = detail.partition(",")[0]
-        parts.append(Markup('<rect x="{}" y="{}" width="{}" height="{}"/>').format(TIME, y - 10, width - TIME, ROW - 2))
+        parts.append(_band(TIME, y - 10, width - TIME, ROW - 2))
     if gap_ms is not None and gap_ms > _PAUSE_MS:
         parts.append(Markup('<line x1="0" x2="{}" y1="{}" y2="{}" class="gap"/>').format(width, y - 11, y - 11))
     parts.append(
         Markup('<circle cx="{}" cy="{}" r="5" class="{}"/>').format(x, y, "open" if phase == "invoke" else "full")
     )
     said = " ".join(filter(None, (op, phase, detail)))
-    return [*parts, Markup('<text x="{}" y="{}">{}</text>').format(x + 9, y + 4, _short(said))]
+    return [*parts, _text(x + 9, y + 4, _short(said))]
 
 
 def _x(lane: int) -> int:
@@ -129,7 +127,7 @@ def strip(course: Course, rows: Iterable[VerdictRow] = ()) -> Markup:
     A band is a fault, until the broker is ready again. A line marks when a witness of these violations was confirmed.
     """
     width, height = LEFT + PART * len(course.sent), 3 * (STRIP + 6) + 14
-    parts = [_band(LEFT + PART * at, PART, height - 14) for at, down in enumerate(course.down) if down]
+    parts = [_band(LEFT + PART * at, 0, PART, height - 14) for at, down in enumerate(course.down) if down]
     most = max(1, *course.sent, *course.confirmed, *course.delivered)
     for row, (name, filled, outlined) in enumerate(
         (("sent, confirmed", course.confirmed, course.sent), ("delivered", course.delivered, ()))
@@ -145,7 +143,7 @@ def strip(course: Course, rows: Iterable[VerdictRow] = ()) -> Markup:
     for at_ms in _confirmed_at(course.trial, rows):
         x = LEFT + at_ms / 1e3 / max(course.seconds, 1e-3) * PART * len(course.sent)
         parts.append(Markup('<line x1="{0:.0f}" x2="{0:.0f}" y1="0" y2="{1}" class="lost"/>').format(x, height - 14))
-    parts += [_text(LEFT, height, "0 s"), _text(width, height, f"{course.seconds:.1f} s", "end")]
+    parts += [_text(LEFT, height, "0 s"), _text(width, height, f"{course.seconds:.1f} s", kind="end")]
     return _picture(f"{course.trial}: {course_words(course)}", width, height, parts)
 
 
@@ -203,16 +201,16 @@ def _steps(heights: Sequence[int], base: int, kind: str) -> Markup:
     return Markup('<path d="M{} {}{}V{}" class="{}"/>').format(LEFT, base, steps, base, kind)
 
 
-def _band(x: int, width: int, height: int) -> Markup:
-    return Markup('<rect x="{}" y="0" width="{}" height="{}"/>').format(x, width, height)
+def _band(x: int, y: int, width: int, height: int) -> Markup:
+    return Markup('<rect x="{}" y="{}" width="{}" height="{}"/>').format(x, y, width, height)
 
 
 def _bar(x: int, y: int, width: int, height: int) -> Markup:
     return Markup('<path d="M{} {}h{}v{}h-{}z" class="full"/>').format(x, y, width, height, width)
 
 
-def _text(x: int, y: int, text: str, anchor: str = "start") -> Markup:
-    return Markup('<text x="{}" y="{}" text-anchor="{}">{}</text>').format(x, y, anchor, visible(text))
+def _text(x: int, y: int, text: str, kind: str = "") -> Markup:
+    return Markup('<text x="{}" y="{}" class="{}">{}</text>').format(x, y, kind, visible(text))
 
 
 def _picture(says: str, width: int, height: int, parts: Sequence[Markup]) -> Markup:
