@@ -207,7 +207,7 @@ def _trial_steps(row: VerdictRow, judgement: Judgement, folder: pathlib.Path) ->
     """
     model: Any = importlib.import_module("allure_commons.model2")  # has no types
     failed = {witness.trial for witness in row.witnesses} if row.verdict is Verdict.VIOLATED else set()
-    courses = {course.trial: course_words(course) for course in judgement.courses}
+    courses = {course.trial: course for course in judgement.courses}
     for trial in judgement.trials:
         if trial.scenario != row.scenario:
             continue
@@ -218,8 +218,9 @@ def _trial_steps(row: VerdictRow, judgement: Judgement, folder: pathlib.Path) ->
             status = model.Status.FAILED
         else:
             status = None if row.verdict in (*_SKIPPED, Verdict.VIOLATED) else model.Status.PASSED
+        course = courses.get(trial.trial)  # a void trial has none
         yield model.TestStepResult(
-            name=visible(f"{trial.trial}: {trial.void or courses.get(trial.trial, '')}"),
+            name=visible(f"{trial.trial}: {course_words(course) if course else trial.void}"),
             status=status,
             start=round((ended - trial.seconds) * 1_000),
             stop=round(ended * 1_000),
