@@ -81,7 +81,7 @@ def job_played(played, job, inputs):
 
 
 def the_run(calls):
-    """The values of the one `conformance run` among the calls, and the words of the one `pip install`."""
+    """Return the options of the only `conformance run` call, and the words of the only `pip install` call."""
     (run,) = [words for words in calls if words[:2] == ["conformance", "run"]]
     (installed,) = [words[-1] for words in calls if "pip" in words and "install" in words]
     assert ["conformance", "doctor"] in calls

@@ -9,7 +9,7 @@ LOST_ON_THE_WAY = Check("unprocessed_gone", exposure="unprocessed")
 
 @scenario
 class ConsumerKilledUnderNoAck:
-    """A NO_ACK consumer, to whom messages are sent settled over a link, is killed in the middle of a processing.
+    """A NO_ACK consumer, which receives settled messages over a link, is killed in the middle of a processing.
 
     What had reached it must not be delivered again, also not after the broker was stopped in order; what was on its way
     may be lost. No acknowledgement may be seen on the link.
