@@ -2,9 +2,8 @@
 
 Read in this order, which is also the order in which a run goes; a stage imports only stages before it:
 
-`errors`        the life of a run, and the one error of each step
+`errors`        the life of a run, the one error of each step, and the text of others, made safe to print
 `limits`        limits on what a broker can make the suite keep, read or wait for
-`quoting`       foreign text without characters that control a terminal or a browser
 `paths`         where the files of this project are, in a checkout and in the wheel
 `claims`        what vendors and standards promise: one sentence a claim, with its source
 `history`       what happened: events, the files that hold them, what a complete one is
@@ -12,6 +11,7 @@ Read in this order, which is also the order in which a run goes; a stage imports
 `records`       what a run writes beside its histories: what was asked, and what each trial was
 `mounts`        mounts and loop devices of this machine, and their release
 `locks`         lock files of temporary folders, so that the next start finds those that a killed one left
+`processes`     identity, handles and signals of processes, with what the kernel has
 `ledger`        what a run has started, so that the next run can end it if the run was killed
 `adapters`      how a broker is described, configured, started and stopped: broker.toml, launchers, credentials
 `faults`        faults of the broker, its disk and its links, and the proof that they took effect

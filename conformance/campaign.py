@@ -24,7 +24,7 @@ from importlib.metadata import version as version_of
 
 import msgspec
 
-from conformance import adapters, claims, judge, records, scenario
+from conformance import adapters, claims, judge, processes, records, scenario
 from conformance.adapters import Adapter, BrokerRequest, opening
 from conformance.adapters.credentials import OPEN, Access, ClientTls
 from conformance.adapters.interface import EXTERNAL
@@ -133,7 +133,7 @@ class Campaign:
     @property
     def jobs(self) -> int:
         """The number of brokers on trial at once; an external broker is one."""
-        return 1 if self.adapter.launcher == EXTERNAL else self.options.jobs or len(os.sched_getaffinity(0))
+        return 1 if self.adapter.launcher == EXTERNAL else self.options.jobs or processes.cores()
 
 
 def prepare(options: Options) -> Campaign:
@@ -207,7 +207,8 @@ def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
 
     The launcher answers first for a fault (`Adapter.able`), then this machine.
     """
-    lacking = {need: selection.adapter.lacks(need) for item in played for need in item.needs}
+    lacking = possible.unable(need for item in played for need in item.needs)
+    lacking |= {need: why for item in played for need in item.needs if (why := selection.adapter.lacks(need))}
     if opening.credentials_of(selection.adapter, selection.protocol).tls is not None:
         lacking[FRAMES] = "over TLS a link cannot read the frames; run it over the plain port as well"
     if (vendor := selection.vendor) is not None:

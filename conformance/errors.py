@@ -5,7 +5,8 @@ A run checks its options (`UsageError`), reads the claims (`CatalogueError`), fe
 (`JudgeError`), and may be stopped by the user (`Interrupted`). None of them is a verdict about a broker: only the judge
 makes verdicts, and only from complete histories.
 
-Every error carries the exit code of the command that it ends (design: "Exit codes").
+Every error carries the exit code of the command that it ends (design: "Exit codes"). What a broker, its log or its file
+says is made `visible` before it is printed.
 """
 
 from __future__ import annotations
@@ -15,6 +16,17 @@ import difflib
 import enum
 from collections.abc import Iterable
 from typing import Self
+
+
+def visible(text: str) -> str:
+    r"""Spell out every character that controls a terminal or a browser; line ends and tabs stay.
+
+    Escape sequences could repaint a terminal, direction marks could reverse a message id.
+
+    >>> visible("a\x1b[2J" + chr(0x202e) + "b")
+    'a\\x1b[2J\\u202eb'
+    """
+    return "".join(char if char in "\n\t" or char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 class ExitCode(enum.IntEnum):

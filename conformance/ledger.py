@@ -12,34 +12,24 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
-import functools
 import json
 import os
 import pathlib
 import re
-import select
-import signal
 import subprocess
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any, Self
 
+import psutil
+
 from conformance import locks, mounts, paths
 from conformance.errors import UsageError
+from conformance.processes import Identity, boot_id, environment, identify, is_same, kill
 
 RUN_VARIABLE = "CONFORMANCE_RUN"
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-_KILL_WAIT_MS = 5000
-
-
-@dataclasses.dataclass(frozen=True)
-class Identity:
-    """The identity of one process for all time: `start` is field 22 of /proc/PID/stat, in clock ticks since boot."""
-
-    pid: int
-    start: int
-    boot: str
 
 
 _SECRETS: set[str] = set()
@@ -60,53 +50,6 @@ def python_environment() -> dict[str, str]:
     package = str(pathlib.Path(__file__).resolve().parents[1])
     path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")]))
     return {**inherited(), "PYTHONPATH": path}
-
-
-@functools.cache
-def boot_id() -> str:
-    return pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-
-
-def identify(pid: int, *, zombie: bool = False) -> Identity | None:
-    """Return the identity of a process; None if there is none or, unless `zombie`, its first thread is a zombie."""
-    try:
-        stat = pathlib.Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return None
-    # The command name may itself hold spaces and brackets: the fields are counted from the last one.
-    fields = stat[stat.rindex(b")") + 2 :].split()
-    if fields[0] in (b"Z", b"X") and not zombie:
-        return None
-    return Identity(pid, int(fields[19]), boot_id())
-
-
-def is_same(wanted: Identity) -> bool:
-    """Whether that process is still alive, and its pid was not reused."""
-    return identify(wanted.pid) == wanted
-
-
-def kill(wanted: Identity) -> bool:
-    """Kill exactly this process and wait until it is dead; False if it has ended already.
-
-    The pidfd is opened before the comparison: from then on the signal can reach no other process.
-    """
-    try:
-        descriptor = os.pidfd_open(wanted.pid)
-    except OSError:
-        return False
-    try:
-        if not is_same(wanted):
-            return False
-        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-        poller = select.poll()
-        poller.register(descriptor, select.POLLIN)
-        poller.poll(_KILL_WAIT_MS)
-    except ProcessLookupError:
-        return False
-    else:
-        return True
-    finally:
-        os.close(descriptor)
 
 
 class Ledger:
@@ -293,19 +236,11 @@ def _release_process(record: Mapping[str, Any]) -> str:
 
 def marked(run_id: str) -> list[int]:
     """Return the pids of other processes that have the mark of this run in their environment."""
-    return [
-        pid
-        for pid in [int(entry.name) for entry in pathlib.Path("/proc").iterdir() if entry.name.isdigit()]
-        if pid != os.getpid() and _has_mark(pid, run_id)
-    ]
+    return [pid for pid in psutil.pids() if pid != os.getpid() and _has_mark(pid, run_id)]
 
 
 def _has_mark(pid: int, run_id: str) -> bool:
-    try:
-        environment = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:  # it has ended, or is another user's
-        return False
-    return f"{RUN_VARIABLE}={run_id}".encode() in environment
+    return f"{RUN_VARIABLE}={run_id}".encode() in environment(pid)
 
 
 def _release_marked(run_id: str) -> list[str]:
@@ -366,7 +301,10 @@ def _live() -> pathlib.Path:
 
 
 def _namespace() -> str:
-    return str(pathlib.Path("/proc/self/ns/pid").readlink())
+    try:
+        return str(pathlib.Path("/proc/self/ns/pid").readlink())
+    except FileNotFoundError:  # a system without namespaces
+        return ""
 
 
 def _read_index(index: pathlib.Path) -> dict[str, Any] | None:

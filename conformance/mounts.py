@@ -17,7 +17,9 @@ def of_device(pid: int | str, number: str) -> dict[str, str]:
 
 
 def mounted_at(target: str) -> list[str]:
-    """Return the sources of the mounts at exactly this target; the last one hides the others."""
+    """Return the sources of the mounts at exactly this target; the last one hides the others. None but on Linux."""
+    if not pathlib.Path("/proc/self/mountinfo").exists():
+        return []
     halves = (line.split(" - ", 1) for line in _mountinfo("self"))
     return [_plain(right.split()[1]) for left, right in halves if _plain(left.split()[4]) == target]
 

@@ -15,10 +15,11 @@ import threading
 import tomllib
 import types
 
+import psutil
 import pytest
 from click.testing import CliRunner
 
-from conformance import adapters, claims, paths, scenario
+from conformance import adapters, claims, paths, processes, scenario
 from conformance.adapters.container import engine
 from conformance.errors import ExitCode, LaunchError
 from conformance.faults.disk import injection
@@ -319,7 +320,6 @@ def test_kinds_of_file_systems(monkeypatch):
     assert ["ext4", "ext4", "btrfs", "xfs"] == kinds
 
 
-GONE = object()
 CORES = len(os.sched_getaffinity(0))
 
 
@@ -335,14 +335,14 @@ def free(size):
     return lambda path: types.SimpleNamespace(free=size)
 
 
-def memory(line):
-    return lambda path: f"MemTotal: 9 kB\n{line}\n"
+def memory(size):
+    return lambda: types.SimpleNamespace(available=size)
 
 
 @pytest.mark.parametrize(
     ("name", "owner", "attribute", "value", "state", "todo"),
     [
-        ("kernel", os, "pidfd_open", GONE, "missing", "Linux 5.3"),
+        ("kernel", processes, "cannot_hold", lambda: "not permitted", "note", "Linux 5.3"),
         ("127.0.0.1", socket, "create_server", refused, "missing", "ip link set lo up"),
         ("docker", probes, "_asked", forbidden, "missing", "usermod -aG docker"),
         ("loop devices", probes, "_LOOP", pathlib.Path("/nowhere/loop-control"), "missing", "modprobe loop"),
@@ -362,9 +362,8 @@ def memory(line):
         ("open files", resource, "getrlimit", lambda which: (1024, 4096), "ok", ""),
         ("cores", os, "getloadavg", lambda: (CORES - 0.1, 0, 0), "ok", ""),
         ("cores", os, "getloadavg", lambda: (CORES + 0.1, 0, 0), "note", "run it when the machine is idle"),
-        ("memory", probes, "_read", memory("MemAvailable: 2097152 kB"), "ok", ""),
-        ("memory", probes, "_read", memory("MemAvailable: 2097151 kB"), "note", "end what is not needed"),
-        ("memory", probes, "_read", memory(""), "note", ""),
+        ("memory", psutil, "virtual_memory", memory(2 << 30), "ok", ""),
+        ("memory", psutil, "virtual_memory", memory((2 << 30) - 1), "note", "end what is not needed"),
     ],
 )
 def test_a_part_that_is_missing_or_short(
@@ -373,10 +372,7 @@ def test_a_part_that_is_missing_or_short(
     """What to do about it; the bundled broker cannot be tried without a part that is needed."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(probes, "_file_system", lambda folder: "ext4")
-    if value is GONE:
-        monkeypatch.delattr(owner, attribute)
-    else:
-        monkeypatch.setattr(owner, attribute, value)
+    monkeypatch.setattr(owner, attribute, value)
     found = doctor.check(name)
 
     assert (state, True, bool(todo)) == (found.state, todo in found.todo, bool(found.todo))

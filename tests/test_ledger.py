@@ -13,10 +13,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from conformance import ledger, paths
+from conformance import ledger, paths, processes
 from conformance.errors import UsageError
-from conformance.ledger import Identity, Ledger, identify, release_leftovers
+from conformance.ledger import Ledger, release_leftovers
 from conformance.mounts import mounted_at
+from conformance.processes import Identity, identify
 
 RUN = f"ledger-{os.getpid()}"
 """Of this test process alone: a release ends every process on this machine that carries the id of the run."""
@@ -187,9 +188,9 @@ def test_another_start_time_is_another_process() -> None:
     me = identify(os.getpid())
 
     assert me is not None
-    assert ledger.is_same(me)
-    assert not ledger.is_same(Identity(me.pid, me.start + 1, me.boot))
-    assert not ledger.kill(Identity(me.pid, me.start + 1, me.boot))
+    assert processes.is_same(me)
+    assert not processes.is_same(Identity(me.pid, me.start + 1, me.boot))
+    assert not processes.kill(Identity(me.pid, me.start + 1, me.boot))
 
 
 def test_a_session_of_its_own_keeps_the_interrupt_of_the_terminal_away(tmp_path: pathlib.Path) -> None:

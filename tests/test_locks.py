@@ -12,7 +12,8 @@ import pytest
 from conformance import locks
 from conformance.adapters.launch import ports
 from conformance.errors import LaunchError
-from conformance.ledger import identify, kill, release_leftovers
+from conformance.ledger import release_leftovers
+from conformance.processes import identify, kill
 
 OWNER = """
 import sys

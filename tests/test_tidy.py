@@ -31,7 +31,7 @@ from conformance.scenario import Liar, SessionLiar, Weakened
 
 ROOT = paths.root()
 STAGES = (
-    "errors limits quoting paths claims history scenario records mounts locks ledger adapters faults clients run judge"
+    "errors limits paths claims history scenario records mounts locks processes ledger adapters faults clients run judge"
     " report campaign followup frontend"
 ).split()
 """A stage imports only stages to its left; `paths` is a table of folders."""
@@ -300,7 +300,7 @@ def test_the_examples_of_docstrings(name):
 
 
 def test_one_function_prints():
-    """What the command line prints goes through `say`, which makes the text of others safe; see `quoting`."""
+    """What the command line prints goes through `say`, which makes the text of others safe; see `errors.visible`."""
     sources = {path.name: path.read_text() for path in sorted((ROOT / "conformance" / "frontend" / "cli").glob("*.py"))}
     found = [name for name, text in sources.items() for _ in re.findall(r"click\.s?echo\(|(?<!\.)\bprint\(", text)]
 

@@ -13,8 +13,7 @@ from conformance.adapters.container.engine import connect
 from conformance.adapters.container.images import Recipe, broker_image
 from conformance.adapters.file_adapter import FileAdapter
 from conformance.adapters.opening import find
-from conformance.errors import ConformanceError, UsageError
-from conformance.quoting import visible
+from conformance.errors import ConformanceError, UsageError, visible
 
 
 def main(names: Sequence[str]) -> int:

@@ -23,15 +23,14 @@ from collections.abc import Iterator, Sequence
 
 from conformance import mounts, paths
 from conformance.adapters.container import engine
-from conformance.adapters.launch.process_tree import wait_ended_now
-from conformance.errors import ConformanceError, LaunchError, UsageError
+from conformance.errors import ConformanceError, LaunchError, UsageError, visible
 from conformance.ledger import Ledger, release_leftovers
-from conformance.quoting import visible
+from conformance.processes import opened, wait_ended
 
 _READY_S = 60.0
 _STOP_S = 30.0
 _PING_S = 5.0
-_TICK_MS = 50
+_TICK_S = 0.05
 DIES_WITH_US = ("setpriv", "--pdeathsig", "TERM")
 """Put before a command: SIGTERM when its parent dies, even of SIGKILL."""
 
@@ -102,16 +101,13 @@ def _spawn(data_root: pathlib.Path, folder: pathlib.Path, ledger: Ledger) -> tup
 
 
 def _wait_ready(process: subprocess.Popen[bytes], folder: pathlib.Path, log: pathlib.Path) -> None:
-    """Wait until it answers on its socket, or ends (pidfd)."""
-    descriptor = os.pidfd_open(process.pid)
-    try:
-        for _ in range(int(_READY_S * 1000 / _TICK_MS)):
-            if wait_ended_now(descriptor, _TICK_MS):
+    """Wait until it answers on its socket, or ends."""
+    with opened(process.pid) as handle:
+        for _ in range(int(_READY_S / _TICK_S)):
+            if wait_ended([handle], _TICK_S):
                 break
             if _answers(folder / "docker.sock"):
                 return
-    finally:
-        os.close(descriptor)
     said = log.read_text(errors="replace").splitlines()[-40:]
     raise LaunchError(f"dockerd did not come up; its log is {log}", log_tail=said, log=str(log))
 

@@ -131,8 +131,8 @@ class Processes(Protocol):
     def armed(self, fault: str) -> contextlib.AbstractContextManager[list[int]]:
         """What the owner of a trigger needs to fire `kill`, `stop`, `pause`, `pause_kill` or `power_loss`.
 
-        The pidfds that the signals go to. If a command injects the fault: for each command the end of a pipe, where a
-        line starts it, and the pidfd of its process.
+        The handles (`processes`) that the signals go to. If a command injects the fault: for each command the end of a
+        pipe, where a line starts it, and the handle of its process.
         """
 
     def within_s(self, fault: str) -> float:

@@ -1,8 +1,8 @@
 """Kill, stop or pause a broker, or crash a client, by signals; also kill a broker in its recovery.
 
-The signal is sent by the client process that owns the trigger, through pidfds that were opened for the whole tree when
-the fault was armed: a pid could have been reused, a pidfd cannot. The harness proves here that the fault was fired and
-that no process is left. A kill in the recovery has no client: the harness sends it, at an event of the kernel.
+The signal is sent by the client process that owns the trigger, through handles (`processes`) that were opened for the
+whole tree when the fault was armed. The harness proves here that the fault was fired and that no process is left. A
+kill in the recovery has no client: the harness sends it, at an event of the kernel.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from conformance import processes
 from conformance.errors import FaultError
 from conformance.faults.watch import ACCESSES, FileWatch
 from conformance.records import NOT_FIRED
@@ -28,17 +29,17 @@ class Target(Protocol):
     """What a fault needs of a broker: its processes, or the commands that take their place."""
 
     def armed(self, fault: str) -> contextlib.AbstractContextManager[list[int]]:
-        """The descriptors by which the fault is fired: a pidfd for each process, or those of its commands."""
+        """The descriptors by which the fault is fired: a handle of each process, or those of its commands."""
 
     def wait_gone(self, timeout_s: float) -> bool:
         """Whether all of them have ended within that time."""
 
 
-def send(descriptors: Iterable[int], number: signal.Signals) -> None:
-    """Send the signal by each of these pidfds; a process that has ended is skipped."""
-    for descriptor in descriptors:
+def send_all(handles: Iterable[int], number: signal.Signals) -> None:
+    """Send the signal by each of these handles; a process that has ended is skipped."""
+    for handle in handles:
         with contextlib.suppress(ProcessLookupError):
-            signal.pidfd_send_signal(descriptor, number)
+            processes.send(handle, number)
 
 
 def prove_fired(fault: str, *, fired: bool, seen: int, wanted: int) -> None:
@@ -72,7 +73,7 @@ def kill_in_recovery(target: StartingTarget, launch: Callable[[], None], journal
         with target.armed("kill") as descriptors:
             seen = _wait(target, watch, descriptors[0], k) if descriptors else 0
             event = time.monotonic_ns()
-            send(descriptors, signal.SIGKILL)
+            send_all(descriptors, signal.SIGKILL)
             took = (time.monotonic_ns() - event) // 1000
         _kill_the_rest(target)
     prove_gone(target, "kill")
@@ -102,7 +103,7 @@ def _kill_the_rest(target: Target) -> None:
     """
     for _ in range(2):
         with target.armed("kill") as descriptors:
-            send(descriptors, signal.SIGKILL)
+            send_all(descriptors, signal.SIGKILL)
 
 
 def _wait(target: StartingTarget, watch: FileWatch, pidfd: int, k: int) -> int:

@@ -20,6 +20,11 @@ REMOVALS = 0x200
 _EVENT = struct.Struct("iIII")
 
 
+def cannot() -> str:
+    """Return why no folder can be watched here; empty if it can."""
+    return "" if hasattr(ctypes.CDLL(None), "inotify_init1") else "the files of a journal can be watched on Linux only"
+
+
 class FileWatch:
     """Counts the events of one kind in a folder, and with `below` in the folders below it, that are there now.
 

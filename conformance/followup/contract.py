@@ -243,7 +243,7 @@ class _Check:
         target = self.broker.target
         with self.step("kill") as details:
             with target.armed("kill") as descriptors:
-                process.send(descriptors, signal.SIGKILL)
+                process.send_all(descriptors, signal.SIGKILL)
                 details.append(f"{len(descriptors)} {'process' if len(descriptors) == 1 else 'processes'}")
             if not target.wait_gone(_GONE_S):
                 raise LaunchError(f"{target.processes()} are left {_GONE_S:g} s after SIGKILL")

@@ -25,7 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from conformance.campaign import Campaign, Watcher
-from conformance.quoting import visible
+from conformance.errors import visible
 from conformance.report.phrases import MEANINGS, plural, steps_in_words
 from conformance.run.planning import Planned
 from conformance.run.record import Progress

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from conformance import __version__
 from conformance.claims import Catalogue
+from conformance.errors import visible
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
-from conformance.quoting import visible
 from conformance.report import model, questions
 from conformance.report.model import Expectations
 from conformance.report.phrases import MEANINGS, gravity, row_words

@@ -21,8 +21,8 @@ from markupsafe import Markup
 
 from conformance import paths
 from conformance.claims import Catalogue, Claim, Subject
+from conformance.errors import visible
 from conformance.judge.rows import ControlResult, Course, Judgement, TrialRecord, Verdict, VerdictRow, Witness
-from conformance.quoting import visible
 from conformance.report import model, phrases, pictures, questions
 from conformance.report.model import Expectations
 from conformance.scenario import Scenario

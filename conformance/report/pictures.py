@@ -13,8 +13,8 @@ from typing import Any
 
 from markupsafe import Markup
 
+from conformance.errors import visible
 from conformance.judge.rows import Course, Verdict, VerdictRow, Witness
-from conformance.quoting import visible
 from conformance.report.phrases import plural
 
 LANE, ROW, TIME, HEAD = 150, 22, 90, 30

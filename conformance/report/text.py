@@ -14,9 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from conformance.claims import Catalogue
+from conformance.errors import visible
 from conformance.judge.exits import exit_code
 from conformance.judge.rows import HERE, Judgement, RunRecord, Verdict, VerdictRow, Witness, replay_in
-from conformance.quoting import visible
 from conformance.report import model, pictures, questions
 from conformance.report.html import first_timeline, timeline
 from conformance.report.model import Expectations

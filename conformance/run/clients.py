@@ -233,7 +233,7 @@ class ClientRunner:
         attachments: list[int] = []
         try:
             for job in jobs:
-                attached, tells = os.pipe2(os.O_CLOEXEC)
+                attached, tells = os.pipe()
                 attachments.append(attached)
                 try:
                     self._beside(running, msgspec.structs.replace(job, tells_attached=True), [tells])

@@ -305,8 +305,8 @@ class TrialPlayer:
 
     def _lose_power(self, job: Job, fault: PowerLoss) -> None:
         """Let the client take the disk away and kill the broker; then prove both, and mount the disk again."""
-        with self.running.power() as disk, self.broker.target.armed("power_loss") as pidfds:
-            result = self.client_runner.play(job, [disk, *pidfds])
+        with self.running.power() as disk, self.broker.target.armed("power_loss") as handles:
+            result = self.client_runner.play(job, [disk, *handles])
         self._prove_ended(fault, result, fault.name)
 
     def _prove_ended(self, fault: Kill | Stop | Pause | PowerLoss, result: JobResult, name: str) -> None:

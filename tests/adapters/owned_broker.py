@@ -15,9 +15,9 @@ import pytest
 from conformance import adapters, paths
 from conformance.adapters.external.addresses import Place
 from conformance.adapters.launch import ports
-from conformance.adapters.launch.process_tree import is_alive
 from conformance.history import bare_header
 from conformance.ledger import Ledger
+from conformance.processes import is_alive
 from conformance.records import TrialRecord
 from conformance.run.planning import Planned
 from conformance.run.record import Recording

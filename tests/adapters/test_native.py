@@ -11,9 +11,9 @@ import pytest
 
 from conformance import adapters
 from conformance.adapters.launch import native
-from conformance.adapters.launch.process_tree import is_alive
 from conformance.errors import LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger
+from conformance.processes import is_alive
 
 Make = Callable[..., native.NativeBroker]
 

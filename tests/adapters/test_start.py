@@ -20,9 +20,10 @@ from conformance import adapters, limits
 from conformance.adapters import web
 from conformance.adapters.launch import native, readiness
 from conformance.adapters.launch.plan import Options
-from conformance.adapters.launch.process_tree import MARK, Tree, is_alive
+from conformance.adapters.launch.process_tree import MARK, Tree
 from conformance.errors import ClientError, LaunchError, StartFailure, UsageError
-from conformance.ledger import Ledger, identify
+from conformance.ledger import Ledger
+from conformance.processes import cannot_hold, identify, is_alive
 
 Make = Callable[..., native.NativeBroker]
 
@@ -355,6 +356,7 @@ def test_a_broker_that_leaves_its_parent_is_refused_where_that_is_not_said(make:
 
 def test_it_is_refused_as_well_where_its_end_was_seen_before(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reading the status of an ended process removes it: it can no longer be opened."""
+    assert not cannot_hold()  # asked once, by the same call
     opened = os.pidfd_open
 
     def seen(pid: int) -> int:

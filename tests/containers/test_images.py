@@ -21,6 +21,7 @@ from conformance.adapters.file import model
 from conformance.adapters.launch.plan import BrokerSource
 from conformance.errors import LaunchError, UsageError
 from conformance.ledger import release_leftovers
+from conformance.processes import opened, wait_ended
 from tools import build_images, dockerd
 
 VENDOR = "vendor/broker:1.0"
@@ -313,13 +314,11 @@ def test_an_engine_ends_with_who_started_it(tmp_path):
     )
     pid = int(holder.stdout.readline())
     assert "up\n" == (tmp_path / "up").read_text()  # from now on the kernel knows
-    descriptor = os.pidfd_open(pid)
-    holder.kill()
-    holder.communicate()
-    ended = dockerd.wait_ended_now(descriptor, 10_000)
-    os.close(descriptor)
+    with opened(pid) as handle:
+        holder.kill()
+        holder.communicate()
 
-    assert ended
+        assert wait_ended([handle], 10)
     assert "ended\n" == (tmp_path / "said").read_text()
 
 

@@ -20,12 +20,12 @@ from benchmarks import disk as disk_bench
 from conformance import adapters, claims, history, scenario
 from conformance.adapters.distribution import fetch
 from conformance.adapters.file.settings import weakened
-from conformance.adapters.launch.process_tree import wait_ended
 from conformance.errors import FaultError
 from conformance.faults.disk import injection, pairing, trace
 from conformance.faults.disk.trace import Call, Clock, Operation, Trace
 from conformance.history import Op, Phase, bare_header, make_body
 from conformance.ledger import Ledger
+from conformance.processes import wait_ended
 from conformance.scenario.script import Between, DiskFull, FailedSync, HeldSync, Watched
 
 traced = pytest.mark.skipif(bool(injection.cannot()), reason=injection.cannot())

@@ -39,7 +39,7 @@ class Starting:
 
     @contextlib.contextmanager
     def armed(self, fault):
-        with self.tree.pidfds() as found:
+        with self.tree.handles() as found:
             (self.journal.parent / "seen").touch()
             yield found
 

@@ -12,9 +12,9 @@ gate until the harness knows its pid: a fault of the recovery has to be armed be
 
 A trial in the image of the broker finds out which faults a container can take on this machine.
 
-The processes of a container have pids and pidfds on the host, like any other process. Their control group has the id of
-the container in its name, under every layout and driver. Signals go to them straight, and not through the engine:
-nothing lies between the event of a trigger and its kill.
+The processes of a container have pids on the host, like any other process. Their control group has the id of the
+container in its name, under every layout and driver. Signals go to them straight, and not through the engine: nothing
+lies between the event of a trigger and its kill.
 """
 
 from __future__ import annotations
@@ -41,12 +41,14 @@ from conformance.adapters.container.images import Image, Recipe, broker_image
 from conformance.adapters.launch import ports
 from conformance.adapters.launch.native import NativeBroker
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, make_plan
-from conformance.adapters.launch.process_tree import Tree, is_alive, wait_ended, wait_ended_now
+from conformance.adapters.launch.process_tree import Tree
 from conformance.adapters.launch.readiness import Readiness
 from conformance.errors import LaunchError
 from conformance.ledger import Ledger
+from conformance.processes import is_alive, opened, send, wait_ended
 
 _KILLED = -9
+_LOOK_S = 1.0
 _LISTEN = "0A"
 """TCP_LISTEN of net/tcp_states.h, as proc_pid_net(5) prints it."""
 
@@ -64,24 +66,25 @@ class Init:
         self._container = container
         if pid == 0:
             raise LaunchError(f"container {container.name} ended at once: {container.output().strip()[-400:]}")
-        try:
-            self._descriptor = os.pidfd_open(pid)
-        except OSError as error:
-            raise LaunchError(f"{unseen(container.name)} (pid {pid}: {error.strerror})") from error
-        if not belongs(pid, container.id):
-            os.close(self._descriptor)
-            raise LaunchError(unseen(container.name))
+        with contextlib.ExitStack() as undo:
+            try:
+                self._handle = undo.enter_context(opened(pid))
+            except OSError as error:
+                raise LaunchError(f"{unseen(container.name)} (pid {pid}: {error.strerror or 'none here'})") from error
+            if not belongs(pid, container.id):
+                raise LaunchError(unseen(container.name))
+            self._opened = undo.pop_all()
 
     def poll(self) -> int | None:
         """Its exit status if it has ended, for the engine as well: only then can it be started again."""
-        if self.returncode is None and wait_ended_now(self._descriptor):
+        if self.returncode is None and wait_ended([self._handle], 0):
             self.returncode = self._status()
-            os.close(self._descriptor)
+            self._opened.close()
         return self.returncode
 
     def wait(self) -> int:
         while (status := self.poll()) is None:
-            wait_ended_now(self._descriptor, -1)
+            wait_ended([self._handle], _LOOK_S)
         return status
 
     def _status(self) -> int:
@@ -209,12 +212,9 @@ class Able:
         container = engine.create(Spec(image, ("/bin/sleep", "60")), ledger.run_id, ledger)
         try:
             first = Init(container, container.start())
-            descriptor = os.pidfd_open(first.pid)
-            try:
-                signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-                ended = wait_ended([descriptor], _ENDS_S)
-            finally:
-                os.close(descriptor)
+            with opened(first.pid) as handle:
+                send(handle, signal.SIGKILL)
+                ended = wait_ended([handle], _ENDS_S)
         except LaunchError as error:
             return str(error)
         except PermissionError:

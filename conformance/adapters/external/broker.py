@@ -279,11 +279,11 @@ class ExternalBroker:
 
     @contextlib.contextmanager
     def armed(self, fault: str) -> Iterator[list[int]]:
-        """For each command of the fault the end of a pipe, by which it is started, and the pidfd of its process."""
+        """For each command of the fault the end of a pipe, by which it is started, and the handle of its process."""
         with contextlib.ExitStack() as stack:
             self._armed = [stack.enter_context(self.commands.gated(name)) for name in _COMMANDS[fault]]
             try:
-                yield [descriptor for each in self._armed for descriptor in (each.gate, each.pidfd)]
+                yield [descriptor for each in self._armed for descriptor in (each.gate, each.handle)]
             except ConformanceError:
                 for each in self._armed:
                     each.check_failed()  # its error says more than its consequence

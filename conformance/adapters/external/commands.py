@@ -20,6 +20,7 @@ from conformance.adapters.file.launch_tables import COMMANDS, Command, External
 from conformance.adapters.launch.process_tree import MARK
 from conformance.errors import LaunchError
 from conformance.ledger import RUN_VARIABLE, Ledger
+from conformance.processes import opened
 
 _GATE = 'read -r go || exit 0; : >"$0"; exec "$@" </dev/null'
 _TAIL = 20
@@ -49,7 +50,8 @@ class RunningCommand:
         released: Callable[[], None],
     ) -> None:
         self.name, self.rules, self.process, self.log, self._released = name, rules, process, log, released
-        self.pidfd = os.pidfd_open(process.pid)
+        self._opened = contextlib.ExitStack()
+        self.handle = self._opened.enter_context(opened(process.pid))
         self.gate = -1
         self.opened = log.with_suffix(".opened")
 
@@ -78,9 +80,9 @@ class RunningCommand:
                 "that starts a broker must leave it behind, and not wait for it"
             ) from None
         finally:
-            if self.pidfd >= 0:
-                os.close(self.pidfd)
-                self.pidfd = -1
+            if self.handle >= 0:
+                self._opened.close()
+                self.handle = -1
                 self._released()
         if status:
             raise self.error(f"ended with status {status}")
@@ -150,7 +152,7 @@ class Commands:
         """
         rules = self.rules.command(name)
         assert rules is not None  # a fault without its command is not planned
-        theirs, ours = os.pipe2(os.O_CLOEXEC)
+        theirs, ours = os.pipe()
         try:
             running = self._start(name, rules, stdin=theirs)
             running.gate = ours

@@ -24,14 +24,15 @@ from conformance.adapters.interface import READY_QUEUE, DepthProbe, JournalFiles
 from conformance.adapters.launch import ports, queue_declaration
 from conformance.adapters.launch.java import find_java
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, make_plan
-from conformance.adapters.launch.process_tree import MARK, Tree, name_of, wait_ended_now
+from conformance.adapters.launch.process_tree import MARK, Tree, name_of
 from conformance.adapters.launch.readiness import Readiness, WrongProtocolError
 from conformance.errors import ClientError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger, inherited
 from conformance.locks import locked
+from conformance.processes import opened, wait_ended
 
 _TAIL = 40
-_TICK_MS = 20
+_TICK_S = 0.02
 
 
 def prepare(source: BrokerSource, setup: BrokerSetup, archive: str = "") -> NativeBroker:
@@ -195,10 +196,10 @@ class NativeBroker:
     # processes
 
     def armed(self, fault: str) -> contextlib.AbstractContextManager[list[int]]:
-        """A pidfd for each process of the tree, for `stop` only of the main one, until the end of the `with`."""
+        """A handle of each process of the tree, for `stop` only of the main one, until the end of the `with`."""
         if self._tree is None:
             return contextlib.nullcontext([])
-        return self._tree.main_pidfd(wrapped=self._wrapped) if fault == "stop" else self._tree.pidfds()
+        return self._tree.main_handle(wrapped=self._wrapped) if fault == "stop" else self._tree.handles()
 
     def within_s(self, fault: str) -> float:
         return 0.0  # the kernel answers a signal
@@ -269,7 +270,7 @@ class NativeBroker:
         return {**self.plan.environment, MARK: self._mark}
 
     def _wait_ready(self, began: float) -> None:
-        """Wait until every condition of the file is met; the pidfd shows at once if the broker ends instead.
+        """Wait until every condition of the file is met; the process is watched, for it may end instead.
 
         The log is a file, not a pipe: a broker must not block, or die, because its harness stopped reading.
         """
@@ -301,14 +302,11 @@ class NativeBroker:
         assert self._tree is not None  # the caller has spawned it
         tree = self._tree
         try:
-            descriptor = os.pidfd_open(tree.main(wrapped=False) if tree.forks else tree.leader.pid)
+            with opened(tree.main(wrapped=False) if tree.forks else tree.leader.pid) as handle:
+                if not wait_ended([handle], _TICK_S):
+                    return
         except ProcessLookupError:  # it has ended, and its status was read
             raise self._left() or self._ended() from None
-        try:
-            if not wait_ended_now(descriptor, _TICK_MS):
-                return
-        finally:
-            os.close(descriptor)
         if tree.forks and not tree.leader.poll() and self.processes():
             return  # the parent has left, or is about to
         raise self._left() or self._ended()

@@ -9,16 +9,15 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
-import select
 import signal
 import sys
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import Protocol
 
 import psutil
 
-from conformance.ledger import Identity, identify
+from conformance.processes import Identity, environment, identify, is_alive, opened, opened_all, send, wait_ended
 
 MARK = "CONFORMANCE_BROKER"
 """The variable in the environment of a broker's processes; its value is that of one start."""
@@ -91,7 +90,7 @@ class Tree:
         every_pid = psutil.pids()
         yield from (pid for pid in every_pid if _session(pid) == leader)
         if self._mark:
-            yield from (pid for pid in every_pid if self._mark in _environ(pid))
+            yield from (pid for pid in every_pid if self._mark in environment(pid))
         if (named := self.named()) is not None:
             yield named
             yield from _descendants(named)
@@ -135,24 +134,21 @@ class Tree:
         return bool(self.pids()) and (self._pid_file is None or self.named() is not None)
 
     @contextlib.contextmanager
-    def pidfds(self) -> Iterator[list[int]]:
-        """A pidfd for every process of the tree; processes that are forked while they are opened are seen too."""
+    def handles(self) -> Iterator[list[int]]:
+        """A handle of every process of the tree; processes that are forked while they are opened are seen too."""
         with contextlib.ExitStack() as stack:
-            opened: dict[int, int] = {}
-            while new := [pid for pid in self.pids() if pid not in opened]:
-                found = stack.enter_context(_pidfds(new))
-                opened |= found
-                if not found:
+            found: dict[int, int] = {}
+            while new := [pid for pid in self.pids() if pid not in found]:
+                more = stack.enter_context(opened_all(new))
+                found |= more
+                if not more:
                     break
-            yield list(opened.values())
+            yield list(found.values())
 
     @contextlib.contextmanager
-    def main_pidfd(self, *, wrapped: bool) -> Iterator[list[int]]:
-        descriptor = os.pidfd_open(self.main(wrapped=wrapped))
-        try:
-            yield [descriptor]
-        finally:
-            os.close(descriptor)
+    def main_handle(self, *, wrapped: bool) -> Iterator[list[int]]:
+        with opened(self.main(wrapped=wrapped)) as handle:
+            yield [handle]
 
     def wait_gone(self, timeout_s: float, left_behind: Collection[str] = ()) -> bool:
         """Wait until every process is gone, and reap the leader; False if some are left after `timeout_s`.
@@ -164,8 +160,8 @@ class Tree:
             others = [pid for pid in pids if name_of(pid) not in left_behind]
             if not others:
                 return self.kill()
-            with _pidfds(others) as opened:
-                if not wait_ended(list(opened.values()), deadline - time.monotonic()):
+            with opened_all(others) as handles:
+                if not wait_ended(list(handles.values()), deadline - time.monotonic()):
                     return False
         return True
 
@@ -173,71 +169,18 @@ class Tree:
         """SIGKILL everything, children before their parents: a tracer that dies first lets its broker go on."""
         deadline = time.monotonic() + timeout_s
         while self.pids() and time.monotonic() < deadline:
-            with self.pidfds() as descriptors:
-                for descriptor in reversed(descriptors):
+            with self.handles() as handles:
+                for handle in reversed(handles):
                     with contextlib.suppress(ProcessLookupError):
-                        signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-                wait_ended(descriptors, deadline - time.monotonic())
+                        send(handle, signal.SIGKILL)
+                wait_ended(handles, deadline - time.monotonic())
         return not self.pids()
-
-
-@contextlib.contextmanager
-def _pidfds(pids: Sequence[int]) -> Iterator[dict[int, int]]:
-    """The pidfds of these processes, by pid; without those that have ended."""
-    opened: dict[int, int] = {}
-    try:
-        for pid in pids:
-            with contextlib.suppress(ProcessLookupError):
-                opened[pid] = os.pidfd_open(pid)
-        yield opened
-    finally:
-        for descriptor in opened.values():
-            os.close(descriptor)
-
-
-def wait_ended(descriptors: Sequence[int], timeout_s: float) -> bool:
-    waiting = set(descriptors)
-    poller = select.poll()
-    for descriptor in waiting:
-        poller.register(descriptor, select.POLLIN)
-    deadline = time.monotonic() + timeout_s
-    while waiting and (left := deadline - time.monotonic()) > 0:
-        for descriptor, _ in poller.poll(left * 1000):
-            poller.unregister(descriptor)
-            waiting.discard(descriptor)
-    return not waiting
-
-
-def is_alive(pid: int) -> bool:
-    """Whether some thread of the process still runs; its zombie is not alive."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except OSError:
-        return False
-    try:
-        return not wait_ended_now(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def wait_ended_now(descriptor: int, timeout_ms: int = 0) -> bool:
-    """Whether the process of this pidfd has ended, or does within `timeout_ms`."""
-    poller = select.poll()
-    poller.register(descriptor, select.POLLIN)
-    return bool(poller.poll(timeout_ms))
 
 
 def _descendants(pid: int) -> list[int]:
     with contextlib.suppress(psutil.Error):
         return [child.pid for child in psutil.Process(pid).children(recursive=True)]
     return []
-
-
-def _environ(pid: int) -> list[bytes]:
-    try:
-        return pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:  # gone, or another user's
-        return []
 
 
 def name_of(pid: int) -> str:

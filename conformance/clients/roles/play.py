@@ -47,7 +47,7 @@ _SESSIONS: dict[tuple[str, str], Callable[[Job, Callable[[], None]], Session]] =
 """The session class by protocol and client. A job with a vendor's client has a `JmsSession`."""
 
 
-def run_job(job: Job, pidfds: Sequence[int], control: int | None = None) -> JobResult:
+def run_job(job: Job, handles: Sequence[int], control: int | None = None) -> JobResult:
     """Do one job in this process and return its result; errors of ours become `JobResult.error`.
 
     The recorder writes through if the fault kills this very process. A client that is to reach a broker that is
@@ -63,7 +63,7 @@ def run_job(job: Job, pidfds: Sequence[int], control: int | None = None) -> JobR
     try:
         while True:
             try:
-                return _connected(job, recorder, pidfds, control)
+                return _connected(job, recorder, handles, control)
             except (ClientError, Disconnected):
                 if recorder.sequence or time.monotonic() > until:
                     raise
@@ -74,12 +74,12 @@ def run_job(job: Job, pidfds: Sequence[int], control: int | None = None) -> JobR
         recorder.close()
 
 
-def _connected(job: Job, recorder: Recorder, pidfds: Sequence[int], control: int | None) -> JobResult:
+def _connected(job: Job, recorder: Recorder, handles: Sequence[int], control: int | None) -> JobResult:
     session = connect(job, recorder.flush)
     if control is not None:
         session.watch(control)
     try:
-        result = play(job, session, recorder, pidfds)
+        result = play(job, session, recorder, handles)
         lost = result.ended == "disconnected"
         return msgspec.structs.replace(result, lost_ns=time.monotonic_ns()) if lost else result
     finally:

@@ -30,6 +30,7 @@ import stomp
 from stomp.exception import ConnectFailedException
 
 _JOIN_S = 5.0
+_WAKES = 4096
 
 
 class StompSession(StompDialogue):
@@ -38,7 +39,7 @@ class StompSession(StompDialogue):
     def __init__(self, job: Job, before_write: Callable[[], None]) -> None:
         super().__init__(job, before_write)
         self._thread: threading.Thread
-        self._wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._wake, self._wakes = os.pipe()
         self._woken = self._ended = False
         self._unframed = self._given = 0  # bytes since the last frame, and of all frames
         self._encoded = bytearray()
@@ -62,7 +63,7 @@ class StompSession(StompDialogue):
         try:
             transport.start()
         except ConnectFailedException as error:
-            os.close(self._wake)
+            self._close_wake()
             raise ClientError(f"no connection to {self._login.where} within {job.connect_s:.0f} s") from error
         self._open(self._wake)
 
@@ -71,7 +72,7 @@ class StompSession(StompDialogue):
         try:
             line = self._login.dial(self._job.connect_s)
         except BaseException:
-            os.close(self._wake)
+            self._close_wake()
             raise
         line.setblocking(True)
         transport.attempt_connection = lambda: setattr(transport, "socket", line)
@@ -117,11 +118,11 @@ class StompSession(StompDialogue):
         self._arrived.append(item)
         if not self._woken:
             self._woken = True
-            os.eventfd_write(self._wake, 1)
+            os.write(self._wakes, b"!")
 
     @override
     def _read(self) -> None:
-        os.eventfd_read(self._wake)
+        os.read(self._wake, _WAKES)
         self._woken = False
 
     @override
@@ -138,7 +139,11 @@ class StompSession(StompDialogue):
         if self._thread.is_alive():
             raise ClientError(f"the receiver thread of stomp.py did not end within {_JOIN_S:.0f} s")
         self._socket.close()
+        self._close_wake()
+
+    def _close_wake(self) -> None:
         os.close(self._wake)
+        os.close(self._wakes)
 
 
 class _Listener:

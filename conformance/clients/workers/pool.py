@@ -7,9 +7,7 @@ it died.
 from __future__ import annotations
 
 import contextlib
-import os
 import pathlib
-import select
 import signal
 import socket
 import subprocess
@@ -19,7 +17,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from conformance import limits
+from conformance import limits, processes
 from conformance.clients.workers.job import Job, JobResult, Vendor
 from conformance.errors import ClientError
 from conformance.ledger import Ledger, python_environment
@@ -75,14 +73,10 @@ class Child:
         """Hang up, which ends the process, and wait until it is gone; kill it if it stays."""
         with contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for the result, as close would not
-        with contextlib.suppress(ProcessLookupError):
-            descriptor = os.pidfd_open(self.pid)
-            try:
-                if not select.select([descriptor], [], [], _GOING_S)[0]:
-                    signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-                    select.select([descriptor], [], [], _GOING_S)
-            finally:
-                os.close(descriptor)
+        with contextlib.suppress(ProcessLookupError), processes.opened(self.pid) as handle:
+            if not processes.wait_ended([handle], _GOING_S):
+                processes.send(handle, signal.SIGKILL)
+                processes.wait_ended([handle], _GOING_S)
 
     def close(self) -> None:
         """Release the socket, after `wait`."""
@@ -95,13 +89,19 @@ class _Worker:
 
     def __init__(self, ledger: Ledger, what: str, *vendor: Vendor) -> None:
         self._ledger = ledger
-        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.control, theirs = socket.socketpair()
         with theirs:
             words = [str(theirs.fileno()), *(msgspec.json.encode(each).decode() for each in vendor)]
             command = [sys.executable, "-m", "conformance.clients.workers.worker", *words]
             self.process, self._ticket = ledger.spawn(
                 what, command, env=python_environment(), pass_fds=[theirs.fileno()]
             )
+
+    def send(self, job: Job, descriptors: Sequence[int]) -> None:
+        """Send a job, which is one line, and its descriptors. Raises OSError if the process is gone."""
+        line = job.encoded() + b"\n"
+        sent = socket.send_fds(self.control, [line], descriptors)
+        self.control.sendall(line[sent:])
 
     def end(self) -> None:
         """Hang up, and wait until it is gone; kill it if it stays."""
@@ -133,7 +133,7 @@ class JvmPool:
             with theirs, log.open("ab") as stream:
                 passed = [theirs.fileno(), stream.fileno(), *descriptors]
                 try:
-                    socket.send_fds(worker.control, [job.encoded()], passed)
+                    worker.send(job, passed)
                 except OSError as error:
                     raise ClientError(f"the client process with a JVM is gone: {error}") from error
             undo.pop_all()
@@ -177,22 +177,22 @@ class WorkerPool:
         self._parent = _Worker(ledger, "client pool")
         self.process = self._parent.process
 
-    def spawn(self, job: Job, log: pathlib.Path, pidfds: Sequence[int] = ()) -> Child:
-        """Start a client for this job; `pidfds` are the processes that its trigger may kill."""
+    def spawn(self, job: Job, log: pathlib.Path, handles: Sequence[int] = ()) -> Child:
+        """Start a client for this job; `handles` are of the processes that its trigger may kill."""
         if job.vendor is not None:
-            return self._jvms.spawn(job, job.vendor, log, pidfds)
+            return self._jvms.spawn(job, job.vendor, log, handles)
         ours, theirs = socket.socketpair()
         with contextlib.ExitStack() as undo:
             undo.callback(ours.close)  # at an interrupt the client may exist already: it ends with this socket
             with theirs, log.open("ab") as stream:
-                pid = self._fork(job, [theirs.fileno(), stream.fileno(), *pidfds])
+                pid = self._fork(job, [theirs.fileno(), stream.fileno(), *handles])
             undo.pop_all()
         return Child(job, pid, ours, log)
 
     def _fork(self, job: Job, descriptors: Sequence[int]) -> int:
         try:
             with self._lock:
-                socket.send_fds(self._parent.control, [job.encoded()], descriptors)
+                self._parent.send(job, descriptors)
                 answer = self._parent.control.recv(64)
         except OSError:
             answer = b""

@@ -1,7 +1,7 @@
 """The fault of a client process: it counts the events of its trigger, and fires the fault itself.
 
-Signals go through pidfds that the harness opened and passed along: a pid may be used again, a pidfd refers to one
-process for ever. With a pidfd the fault takes effect when the signal is sent (`ArmedFault`).
+Signals go through handles (`processes`) that the harness opened and passed along. The fault takes effect when the
+signal is sent (`ArmedFault`).
 
 If the fault is a command of the broker's owner, only its effect counts (`ArmedCommand`). A kill is `fired` at the
 moment at which this client loses its connection, and not when the command began. Until then the client goes on, so
@@ -16,15 +16,15 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
-import select
 import signal
 import statistics
 import time
 from collections.abc import Sequence
 
+from conformance import processes
 from conformance.errors import ClientError
 from conformance.faults.power import loss
-from conformance.faults.process import send
+from conformance.faults.process import send_all
 from conformance.faults.watch import REMOVALS, FileWatch
 from conformance.history import Op, Phase, Recorder
 from conformance.scenario.script import (
@@ -56,7 +56,7 @@ _LOOK_S = 0.001
 class ArmedFault:
     """Counts the events of this process; when the trigger of the fault is due, this process fires it, once.
 
-    Without a fault nothing is ever due. A power loss gets the descriptor of the disk before the pidfds; `seed` draws
+    Without a fault nothing is ever due. A power loss gets the descriptor of the disk before the handles; `seed` draws
     what it tears. `hears_broker`: an answer comes from the broker itself. The return of a call of a vendor's client
     does not, and shows nothing about a pause. `resumed_ns` is the end of a pause: the wait for an older request counts
     from there. `fired_ns` is when the fault was fired; 0 before. `journal` is the folder where a `FileRemoved` is seen.
@@ -74,7 +74,7 @@ class ArmedFault:
         self._fault, self._recorder, self._epoch, self._seed = fault, recorder, epoch, seed
         with_disk = isinstance(fault, PowerLoss)
         self._disk = descriptors[0] if with_disk else -1
-        self._pidfds = descriptors[1:] if with_disk else descriptors
+        self._handles = descriptors[1:] if with_disk else descriptors
         self._parts = parts_of(fault.at) if fault is not None else ()
         self._counts: dict[str, int] = {part.event: 0 for part in self._parts if isinstance(part, Nth)}
         self._due_s = max((part.number / 1000 for part in self._parts if isinstance(part, After)), default=0.0)
@@ -171,7 +171,7 @@ class ArmedFault:
         try:
             if isinstance(fault, PowerLoss):
                 self._lose_power(fault)
-            send(self._pidfds, _SIGNALS[fault.name])
+            send_all(self._handles, _SIGNALS[fault.name])
             if not isinstance(fault, PowerLoss):
                 # Before other processes may take this core: exposure is counted back from here.
                 took = (time.monotonic_ns() - started) // 1000
@@ -218,9 +218,9 @@ class ArmedFault:
             self._killed = True
             self._note(Phase.FIRED, fault="kill")
             self._recorder.flush()
-            send(self._pidfds, signal.SIGKILL)
+            send_all(self._handles, signal.SIGKILL)
             return
-        send(self._pidfds, signal.SIGCONT)
+        send_all(self._handles, signal.SIGCONT)
         self._note(Phase.HEALED)
 
     def all_returned(self) -> None:
@@ -265,14 +265,14 @@ class ArmedFault:
 
     def _wait_stopped(self) -> None:
         """Wait until every thread is in state T: a stop is not instantaneous."""
-        pids = [_pid_of(descriptor) for descriptor in self._pidfds]
+        pids = [processes.pid_of(handle) for handle in self._handles]
         deadline = time.monotonic() + _STOPPED_S
-        while not all(_is_stopped(pid) for pid in pids):
+        while not all(processes.is_stopped(pid) for pid in pids):
             if time.monotonic() > deadline:
                 self._effective_ns = 1
                 self.heal_if_due(now=True)
                 raise ClientError(f"the pause did not take effect within {_STOPPED_S:.0f} s of SIGSTOP")
-            os.sched_yield()
+            time.sleep(0)  # lets another process have this core
 
     def _note(self, phase: Phase, detail: str | None = None, fault: str = "") -> int:
         assert self._fault is not None
@@ -286,25 +286,11 @@ def _allow_preemption(yes: bool) -> None:
     From a trigger's event to its signal they may not. Counter-example: a send that leaves with the fault wakes the
     broker, the kernel gives it this core, and the signal comes 2.6 ms after its event.
     """
+    if not hasattr(os, "sched_setscheduler"):
+        return
     policy, priority = (os.SCHED_OTHER, 0) if yes else (os.SCHED_FIFO, 1)
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, policy, os.sched_param(priority))
-
-
-def _pid_of(descriptor: int) -> int:
-    for line in pathlib.Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines():
-        if line.startswith("Pid:"):
-            return int(line.split()[1])
-    raise ClientError(f"descriptor {descriptor} is no pidfd")
-
-
-def _is_stopped(pid: int) -> bool:
-    """Whether every thread is stopped, traced or gone."""
-    states = []
-    for path in pathlib.Path(f"/proc/{pid}/task").glob("*/stat"):
-        with contextlib.suppress(OSError):
-            states.append(path.read_text().rpartition(")")[2].split()[0])
-    return all(state in "TtZX" for state in states)
 
 
 _START = b"go\n"
@@ -315,7 +301,7 @@ _ENDED_LATER_S = 10.0
 class ArmedCommand(ArmedFault):
     """An `ArmedFault` whose fault is a command that must take effect within `within_s` seconds.
 
-    For each command of the fault, the descriptors are the pipe that starts it and its pidfd.
+    For each command of the fault, the descriptors are the pipe that starts it and the handle of its process.
     """
 
     def __init__(
@@ -403,9 +389,7 @@ class ArmedCommand(ArmedFault):
         os.write(self._commands[command][0], _START)
 
     def _wait_ended(self, command: int) -> None:
-        poller = select.poll()
-        poller.register(self._commands[command][1], select.POLLIN)
-        if not poller.poll((self._within_s + _ENDED_LATER_S) * 1000):
+        if not processes.wait_ended([self._commands[command][1]], self._within_s + _ENDED_LATER_S):
             raise ClientError(f"the {self._name} did not take effect: its command did not end")
 
     def _write(self, phase: Phase, detail: str | None = None, fault: str = "") -> int:

@@ -26,7 +26,7 @@ from conformance.clients.roles.play import run_job
 from conformance.clients.workers.job import Job, Vendor
 from conformance.errors import ClientError
 
-MAX_JOB = 1 << 16
+_CHUNK = 1 << 16
 _MAX_FDS = 64
 
 
@@ -54,12 +54,12 @@ def _fork_jobs(control: socket.socket) -> None:
             control.send(str(pid).encode())
 
 
-def _child(data: bytes, harness: socket.socket, log: int, pidfds: list[int]) -> None:
+def _child(data: bytes, harness: socket.socket, log: int, handles: list[int]) -> None:
     status = 1
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         _log_to(log)
-        result = run_job(msgspec.json.decode(data, type=Job), pidfds, harness.fileno())
+        result = run_job(msgspec.json.decode(data, type=Job), handles, harness.fileno())
         harness.sendall(msgspec.json.encode(result))
         status = 0
     except BaseException:  # a fork must never return into the loop of its parent
@@ -79,12 +79,12 @@ def _do_jobs(control: socket.socket, vendor: Vendor) -> None:
 
 def _in_jvm(job: Job, descriptors: list[int]) -> bool:
     """Do one job in this process; return whether the process can do another."""
-    answer, log, *pidfds = descriptors
+    answer, log, *handles = descriptors
     _log_to(log)
     ended = threading.Event()
     threading.Thread(target=_ends_with, args=(answer, ended), daemon=True).start()
     try:
-        result = run_job(job, pidfds)
+        result = run_job(job, handles)
     except BaseException:
         traceback.print_exc()
         sys.stderr.flush()
@@ -94,7 +94,7 @@ def _in_jvm(job: Job, descriptors: list[int]) -> bool:
     with socket.socket(fileno=answer) as harness:
         harness.sendall(msgspec.json.encode(result))
         harness.shutdown(socket.SHUT_RDWR)  # a close is not enough: the thread that watches it keeps it open
-    for descriptor in (log, *pidfds):
+    for descriptor in (log, *handles):
         os.close(descriptor)
     return result.reusable
 
@@ -102,7 +102,10 @@ def _in_jvm(job: Job, descriptors: list[int]) -> bool:
 def _received(control: socket.socket) -> tuple[bytes, list[int]]:
     """Return the next job and its descriptors; empty bytes if the harness has hung up, also with unread answers."""
     try:
-        data, descriptors, _, _ = socket.recv_fds(control, MAX_JOB, _MAX_FDS)
+        data, descriptors, _, _ = socket.recv_fds(control, _CHUNK, _MAX_FDS)
+        while data and not data.endswith(b"\n"):
+            more = control.recv(_CHUNK)
+            data = data + more if more else b""
     except ConnectionResetError:
         return b"", []
     return data, descriptors
@@ -116,7 +119,7 @@ def _log_to(log: int) -> None:
 def _ends_with(descriptor: int, unless: threading.Event | None = None) -> None:
     """End this process when the harness hangs up the other end of a socket."""
     poller = select.poll()
-    poller.register(descriptor, select.POLLRDHUP | select.POLLHUP)
+    poller.register(descriptor, select.POLLHUP)
     poller.poll()
     if unless is None or not unless.is_set():
         os._exit(1)

@@ -33,7 +33,7 @@ from conformance.errors import FaultError
 from conformance.faults.disk import pairing, trace
 from conformance.faults.disk.pairing import StoredOperation
 from conformance.faults.disk.trace import NAMES, NO_FILE, WRITES, Call, Clock, Operation, Trace
-from conformance.faults.process import Target, prove_gone, send
+from conformance.faults.process import Target, prove_gone, send_all
 from conformance.history import OF_ACK, Ended, Event, Header, Op, Phase, Recorder, close_history
 from conformance.scenario.script import DiskFault, DiskFull, FailedSync, HeldSync, Watched, fixed
 
@@ -208,7 +208,7 @@ def end(target: TracedTarget) -> None:
     Raises `FaultError` if they are not gone.
     """
     with target.armed("kill") as descriptors:
-        send(reversed(descriptors[1 if target.exit_status is None else 0 :]), signal.SIGKILL)
+        send_all(reversed(descriptors[1 if target.exit_status is None else 0 :]), signal.SIGKILL)
     prove_gone(target, "kill under the tracer")
 
 

@@ -334,6 +334,12 @@ class ProxyConnection:
             self._armed.take_effect("neither peer has an established connection", self.number)
 
 
+def cannot() -> str:
+    """Return why no link can be broken or read here; empty if it can."""
+    shown = hasattr(socket, "TCP_INFO") and pathlib.Path("/proc/net/tcp").exists()
+    return "" if shown else "what becomes of a connection that is broken can be seen on Linux only (/proc/net/tcp)"
+
+
 def _unsent(end: socket.socket) -> int:
     """Return the number of bytes that the kernel has taken and not sent."""
     answer = fcntl.ioctl(end, _UNSENT, bytes(4))

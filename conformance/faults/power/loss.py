@@ -25,6 +25,7 @@ import ctypes
 import dataclasses
 import errno
 import fcntl
+import functools
 import os
 import pathlib
 import random
@@ -251,13 +252,17 @@ class _Pages(ctypes.Structure):
     _fields_ = tuple((name, ctypes.c_uint64) for name in ("cached", "dirty", "writing", "evicted", "recently"))
 
 
-_C = ctypes.CDLL(None, use_errno=True)
-_C.sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
-_C.syscall.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.POINTER(_Range), ctypes.POINTER(_Pages), ctypes.c_uint)
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    """The library of Linux; elsewhere there is no `sync_file_range`, and this module is only imported."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+    libc.syscall.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.POINTER(_Range), ctypes.POINTER(_Pages), ctypes.c_uint)
+    return libc
 
 
 def _write_back(file: int, first: int, count: int) -> None:
-    if _C.sync_file_range(file, first * _PAGE, count * _PAGE, _WRITE_AND_WAIT) != 0:
+    if _libc().sync_file_range(file, first * _PAGE, count * _PAGE, _WRITE_AND_WAIT) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 
 
@@ -266,7 +271,7 @@ def _dirty(file: int, first: int, count: int) -> list[int] | None:
     if count == 0:
         return []
     found = _Pages()
-    if _C.syscall(_CACHESTAT, file, _Range(first * _PAGE, count * _PAGE), found, 0) != 0:
+    if _libc().syscall(_CACHESTAT, file, _Range(first * _PAGE, count * _PAGE), found, 0) != 0:
         if ctypes.get_errno() in (errno.ENOSYS, errno.EPERM):
             return None  # before Linux 6.5, or blocked by a container's filter
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

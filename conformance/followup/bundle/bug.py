@@ -11,10 +11,10 @@ from conformance.adapters.credentials import OPEN, Access
 from conformance.adapters.interface import EXTERNAL
 from conformance.adapters.opening import credentials_of
 from conformance.claims import Claim, Value
+from conformance.errors import visible
 from conformance.followup.bundle.script import Reproduction, password_of, port_of
 from conformance.followup.bundle.source import BundleSource
 from conformance.followup.upgrade.broker import pair_of
-from conformance.quoting import visible
 from conformance.report.phrases import steps_in_words
 from conformance.scenario import COPIES, LIVES
 

@@ -18,10 +18,10 @@ from conformance.adapters import Adapter
 from conformance.adapters.credentials import PLAIN, SCHEMES, SCRAM, Access, mechanism_of, scheme_of
 from conformance.adapters.opening import credentials_of
 from conformance.clients.roles.modes import MODES
+from conformance.errors import visible
 from conformance.faults.disk.injection import FILLED, SYNCS
 from conformance.faults.frames.reader import KINDS
 from conformance.followup.upgrade.broker import pair_of
-from conformance.quoting import visible
 from conformance.scenario import Scenario
 from conformance.scenario.reading import singles
 from conformance.scenario.script import (

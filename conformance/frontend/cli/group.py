@@ -12,9 +12,8 @@ from typing import Any, NoReturn
 import click
 
 import conformance
-from conformance.errors import UsageError
+from conformance.errors import UsageError, visible
 from conformance.frontend.options import GROUPS, Option, options_of
-from conformance.quoting import visible
 
 OPTIONS_FILE = "conformance.toml"
 FILE = click.Path(path_type=pathlib.Path)

@@ -142,7 +142,7 @@ def _always(words: str) -> Callable[[], str]:
 
 PROBES = (
     Probe("python", probes.python, _always("every run"), needed=True),
-    Probe("kernel", probes.kernel, _always("every run"), needed=True),
+    Probe("kernel", probes.kernel, _always("signals that reach no other process")),
     Probe("packages", probes.packages, _always("every run"), needed=True),
     Probe(
         "python-qpid-proton",

@@ -18,7 +18,6 @@ import platform
 import re
 import resource
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -168,18 +167,12 @@ def spark() -> ProbeResult:
 
 def kernel() -> ProbeResult:
     """Check for pidfds: a pid may belong to another process by the time of a kill."""
+    from conformance import processes
+
     says = f"{platform.system()} {platform.release()}"
-    try:
-        descriptor = os.pidfd_open(os.getpid())
-        try:
-            signal.pidfd_send_signal(descriptor, 0)
-        finally:
-            os.close(descriptor)
-    except (AttributeError, OSError) as error:
-        why = getattr(error, "strerror", None) or error
-        return ProbeResult(
-            "missing", f"{says}: no pidfds ({why})", "Linux 5.3 or newer; in a sandbox, one that allows pidfd_open"
-        )
+    if why := processes.cannot_hold():
+        what = f"{says}: no pidfds ({why}); before each signal the start of the process is compared"
+        return ProbeResult("note", what, "Linux 5.3 or newer; in a sandbox, one that allows pidfd_open")
     return ProbeResult("ok", f"{says}; a process can be killed by its pidfd")
 
 
@@ -354,7 +347,9 @@ def open_files() -> ProbeResult:
 
 def cores() -> ProbeResult:
     """Check the number of cores: a busy machine only affects claims about time, since triggers count events."""
-    number, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
+    from conformance import processes
+
+    number, load = processes.cores(), os.getloadavg()[0]
     says = f"{number} for this process, load {load:.1f}"
     if load > number:
         return ProbeResult("note", f"{says}: other work delays every answer", "run it when the machine is idle")
@@ -363,10 +358,9 @@ def cores() -> ProbeResult:
 
 def memory() -> ProbeResult:
     """Check the memory: the JVM of Spark takes 1 GiB at most, a Java broker half of that."""
-    match = re.search(r"^MemAvailable:\s+(\d+) kB", _read("/proc/meminfo"), re.MULTILINE)
-    if match is None:
-        return ProbeResult("note", "the kernel does not say how much is free", "")
-    free = int(match[1]) * 1024
+    import psutil
+
+    free = psutil.virtual_memory().available
     if free < 2 * _GIB:
         return ProbeResult(
             "note", f"{free / _GIB:.1f} GiB free; Spark and a Java broker take 2", "end what is not needed"

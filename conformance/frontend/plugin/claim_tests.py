@@ -21,9 +21,8 @@ import pytest
 from conformance import paths, records, scenario
 from conformance.campaign import Campaign
 from conformance.claims import Catalogue, Claim, Kind
-from conformance.errors import CatalogueError
+from conformance.errors import CatalogueError, visible
 from conformance.judge.rows import HERE, Judgement, TrialRecord, Verdict, VerdictRow, replay_in
-from conformance.quoting import visible
 from conformance.records import RunRecord
 from conformance.report.expectations import ExpectationOutcome
 from conformance.report.html import timeline

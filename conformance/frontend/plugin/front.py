@@ -21,7 +21,7 @@ import pytest
 from conformance import campaign, claims, records, report, scenario
 from conformance.campaign import OpenRun, Watcher
 from conformance.claims import Kind, Scope
-from conformance.errors import ConformanceError, Interrupted, UsageError
+from conformance.errors import ConformanceError, Interrupted, UsageError, visible
 from conformance.frontend.options import PYTEST, options_of, prepare
 from conformance.frontend.plugin import claim_tests
 from conformance.frontend.plugin.claim_tests import (
@@ -33,7 +33,6 @@ from conformance.frontend.plugin.claim_tests import (
     make_file,
 )
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
-from conformance.quoting import visible
 from conformance.report.expectations import ExpectationOutcome
 from conformance.report.model import Standing, headline
 from conformance.report.phrases import MEANINGS
