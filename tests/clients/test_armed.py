@@ -247,7 +247,7 @@ def test_the_time_from_the_event_to_the_signal_is_recorded(armed):
 def test_no_other_process_gets_the_core_between_event_and_signal(armed, monkeypatch):
     """Before the event, and from the signal on, it is one process among others."""
     policies = []
-    monkeypatch.setattr(armed_of, "send", lambda *_: policies.append(os.sched_getscheduler(0)))
+    monkeypatch.setattr(armed_of, "send_all", lambda *_: policies.append(os.sched_getscheduler(0)))
     trial, _ = armed(Kill(Nth("confirm", 2)))
     for _ in range(2):
         policies.append(os.sched_getscheduler(0))

@@ -101,7 +101,8 @@ class _Worker:
         """Send a job, which is one line, and its descriptors. Raises OSError if the process is gone."""
         line = job.encoded() + b"\n"
         sent = socket.send_fds(self.control, [line], descriptors)
-        self.control.sendall(line[sent:])
+        if sent < len(line):  # no empty send: after the whole line the process may have failed and ended
+            self.control.sendall(line[sent:])
 
     def end(self) -> None:
         """Hang up, and wait until it is gone; kill it if it stays."""

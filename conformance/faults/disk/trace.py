@@ -154,9 +154,11 @@ _UNREAD = rb"\?\?\?\( <unfinished \.\.\.>"
 _MARK = re.compile(
     rb"--- .* ---|" + _UNREAD + rb"|\+\+\+ (?P<end>exited with \d+|killed by .*|superseded by execve in pid \d+) \+\+\+"
 )
+# `= ? <unavailable>`: its thread was killed before the tracer could read the result.
 _CALL = re.compile(
     rb"(?P<name>\w+)\((?P<arguments>.*)\) += (?P<result>\?|-?\d+|0x[0-9a-f]+)(?:<(?P<path>[^\">]*)>(?:\(deleted\))?)?"
-    rb"(?: (?P<error>E[A-Z0-9]+) \([^\"]*?\))?(?P<notes>(?: \([^()\"]*\))*)(?: <(?P<s>\d+)\.(?P<ns>\d{9})>)?",
+    rb"(?: (?P<error>E[A-Z0-9]+) \([^\"]*?\))?(?P<notes>(?: \([^()\"]*\))*)"
+    rb"(?: <(?P<s>\d+)\.(?P<ns>\d{9})>| <unavailable>)?",
     re.DOTALL,
 )
 _DESCRIPTOR = re.compile(rb"(\d+)<([^>]*)>")
