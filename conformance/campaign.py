@@ -207,8 +207,8 @@ def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
 
     The launcher answers first for a fault (`Adapter.able`), then this machine.
     """
-    lacking = possible.unable(need for item in played for need in item.needs)
-    lacking |= {need: why for item in played for need in item.needs if (why := selection.adapter.lacks(need))}
+    here = possible.unable(needs := [need for item in played for need in item.needs])
+    lacking = {need: selection.adapter.lacks(need) or here.get(need, "") for need in needs}
     if opening.credentials_of(selection.adapter, selection.protocol).tls is not None:
         lacking[FRAMES] = "over TLS a link cannot read the frames; run it over the plain port as well"
     if (vendor := selection.vendor) is not None:
