@@ -42,9 +42,8 @@ _LEFT_OUT = "Left out by the selection."
 class Ruling:
     """A verdict with its reason; `required` if only the user asked for it.
 
-    `short`: the only obstacle to HOLDS is that the fault does not reach the disk, or that a failing disk met nothing.
-    `decided_by`: the scenario with a
-    stronger fault for which the claim holds.
+    `short`: the only obstacle to HOLDS is that the fault does not reach the disk, or that a failing disk met nothing in
+    some trials. `decided_by`: the scenario with a stronger fault for which the claim holds.
     """
 
     verdict: Verdict
@@ -268,13 +267,14 @@ def _against_control(one: Tally, evidence: ClaimEvidence) -> Ruling:
 
 
 def _unmet(one: Tally) -> tuple[str, ...]:
-    """Return how the doubts begin that count for nothing, because no failing disk met an operation of this claim.
+    """Return how the doubts begin that count for nothing: of trials whose failing disk met no operation of this claim.
 
-    Counter-example: a broker that syncs each send of a transaction ends at the first sync that fails, and never reads
-    the commit. That says nothing for or against its commits, which a held sync and a power loss have tried.
+    Counter-example: a broker that syncs each send of a transaction ends at the first sync that fails, and mostly before
+    it reads the commit. That says nothing for or against its commits, which a held sync and a power loss have tried.
     """
-    met = any(facts.applies(one.anomaly.name) for facts in one.subject.facts)
-    return () if met or short_of_disk(one) != _FAILING_DISK else (_APPLIED_TO_NOTHING, _NOTHING_AT_RISK)
+    met = [facts for facts in one.subject.facts if facts.applies(one.anomaly.name)]
+    at_risk = all(facts.exposed(one.check.exposure) for facts in met)
+    return (_APPLIED_TO_NOTHING, _NOTHING_AT_RISK) if at_risk and short_of_disk(one) == _FAILING_DISK else ()
 
 
 def obstacles(one: Tally, evidence: ClaimEvidence) -> Iterator[str]:

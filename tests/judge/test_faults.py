@@ -264,6 +264,7 @@ MET_NOTHING = [facts(applies=0, exposed=0)] * 3
     ("subject", "control", "by"),
     [
         (MET_NOTHING, LOSSY, "disk"),
+        ([*MET_NOTHING[:2], facts()], LOSSY, "disk"),  # the third met something, and did nothing wrong
         (MET_NOTHING, CLEAN, ""),  # a control that was not seen to fail
         ([*MET_NOTHING[:2], facts(exposed=0)], LOSSY, ""),  # it met something, and nothing was at risk
         ([facts(applies=0, exposed=0, was_settled=False), *MET_NOTHING[:2]], LOSSY, ""),  # the queue was not drained
