@@ -163,6 +163,14 @@ def test_a_thread_that_died_at_the_entry_of_a_call_did_not_make_it(tmp_path):
     assert (found.calls, found.threads, found.lost) == ((), 1, ())
 
 
+@pytest.mark.parametrize(("signal", "lost"), [("SIGCHLD", ()), ("SIGSTOP", ("trace.1",))])
+def test_a_thread_that_died_at_a_signal_has_no_other_end(tmp_path, signal, lost):
+    """A signal without its sender is one of a thread that is gone (strace 6.1, seen once); a stop may go on."""
+    (tmp_path / "trace.1").write_text(f"1.000000000 --- stopped by {signal} ---\n")
+
+    assert lost == trace.read(tmp_path, ZERO, FILES).lost
+
+
 def test_the_clock_of_the_machine_may_not_be_stepped():
     before = Clock(5_000_000)
 
