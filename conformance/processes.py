@@ -28,7 +28,10 @@ _STOPPED = "TtZX"
 
 @dataclasses.dataclass(frozen=True)
 class Identity:
-    """The identity of one process for all time: `start` is in clock ticks since boot, or 1/100 s without /proc."""
+    """The identity of one process for all time.
+
+    `start` is field 22 of /proc/PID/stat, in clock ticks since boot; without /proc it is in 1/100 s since 1970.
+    """
 
     pid: int
     start: int
@@ -48,10 +51,11 @@ def cannot_hold() -> str:
 
 @functools.cache
 def boot_id() -> str:
+    """Return what tells this boot from others; empty without /proc, where a start is a time of the calendar."""
     try:
         return pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except FileNotFoundError:
-        return str(int(psutil.boot_time()))
+        return ""
 
 
 def cores() -> int:
