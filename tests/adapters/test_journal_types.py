@@ -19,7 +19,7 @@ from conformance.faults.disk import injection
 from conformance.faults.disk.trace import Operation
 from conformance.faults.power import image, loss
 from conformance.faults.power.image import LossyDisk
-from conformance.faults.process import prove_gone, send
+from conformance.faults.process import prove_gone, send_all
 from conformance.history import Op, Phase, bare_header, make_body
 from conformance.scenario import Weakened
 from conformance.scenario.script import HeldSync
@@ -104,7 +104,7 @@ def test_what_no_tracer_can_fail_is_not_tried(journal, hidden, monkeypatch):
 
     On a machine that can take every fault.
     """
-    monkeypatch.setattr(possible, "unable", lambda names, of_launcher: {})
+    monkeypatch.setattr(possible, "unable", lambda names, of_launcher=None: {})
     options = Options("artemis", claims=("ARTEMIS-SEND-09",), settings=(f"journal_type={journal}",), seed=1)
     prepared = prepare(options)
     unable = {name: why for name, why in prepared.selection.unable.items() if "journal_type" in why}
@@ -240,7 +240,7 @@ def test_a_power_loss_takes_what_libaio_had_not_been_given(tmp_path, ledger):
             # At once after the last answer: the broker gives away what it has each half second.
             sent = [client.send(number) for number in range(100)]
             loss.lose(descriptor)
-            send(descriptors, signal.SIGKILL)
+            send_all(descriptors, signal.SIGKILL)
         client.close()
         prove_gone(broker, "power loss")
         lost.after_loss()
