@@ -16,7 +16,7 @@ import select
 import signal
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import psutil
 
@@ -63,9 +63,14 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@functools.cache
+def _has_proc() -> bool:
+    return pathlib.Path("/proc/self/stat").exists()
+
+
 def identify(pid: int, *, zombie: bool = False) -> Identity | None:
     """Return the identity of a process; None if there is none or, unless `zombie`, its first thread is a zombie."""
-    if not pathlib.Path("/proc/self/stat").exists():
+    if not _has_proc():
         return _identify_elsewhere(pid, zombie=zombie)
     try:
         stat = pathlib.Path(f"/proc/{pid}/stat").read_bytes()
@@ -142,11 +147,9 @@ def kill(wanted: Identity) -> bool:
         return False
 
 
-@contextlib.contextmanager
-def opened(pid: int) -> Iterator[int]:
-    """A handle of this process, until the end of the `with`. Raises `ProcessLookupError` if there is none."""
-    with _unnamed_file(pid) if cannot_hold() else _pidfd(pid) as handle:
-        yield handle
+def opened(pid: int) -> contextlib.AbstractContextManager[int]:
+    """A handle of this process, until the end of the `with`, which raises `ProcessLookupError` if there is none."""
+    return _unnamed_file(pid) if cannot_hold() else _pidfd(pid)
 
 
 @contextlib.contextmanager
@@ -176,6 +179,13 @@ def send(handle: int, number: signal.Signals) -> None:
         os.kill(process.pid, number)
     else:
         raise ProcessLookupError
+
+
+def send_all(handles: Iterable[int], number: signal.Signals) -> None:
+    """Send a signal by each of these handles; a process that has ended is skipped."""
+    for handle in handles:
+        with contextlib.suppress(ProcessLookupError):
+            send(handle, number)
 
 
 def wait_ended(handles: Sequence[int], timeout_s: float) -> bool:

@@ -28,13 +28,13 @@ _NEEDS: Mapping[str, Callable[[], str]] = {
 """The check of each fault, and of each other need of a scenario, that takes more than a process."""
 
 
-def unable(faults: Iterable[str], container: Callable[[str], str] | None = None) -> dict[str, str]:
+def unable(names: Iterable[str], container: Callable[[str], str] | None = None) -> dict[str, str]:
     """Return why this machine cannot have each of these faults and needs, by name, without those that it can have.
 
     `container` answers for a broker in a container, which has a tracer of its own.
     """
-    asked = {fault: _why(fault, container) for fault in dict.fromkeys(faults)}
-    return {fault: why for fault, why in asked.items() if why}
+    asked = {name: _why(name, container) for name in dict.fromkeys(names)}
+    return {name: why for name, why in asked.items() if why}
 
 
 def _why(fault: str, container: Callable[[str], str] | None) -> str:

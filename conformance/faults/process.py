@@ -12,12 +12,12 @@ import pathlib
 import select
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Protocol
 
-from conformance import processes
 from conformance.errors import FaultError
 from conformance.faults.watch import ACCESSES, FileWatch
+from conformance.processes import send_all
 from conformance.records import NOT_FIRED
 
 _GONE_S = 20.0
@@ -33,13 +33,6 @@ class Target(Protocol):
 
     def wait_gone(self, timeout_s: float) -> bool:
         """Whether all of them have ended within that time."""
-
-
-def send_all(handles: Iterable[int], number: signal.Signals) -> None:
-    """Send the signal by each of these handles; a process that has ended is skipped."""
-    for handle in handles:
-        with contextlib.suppress(ProcessLookupError):
-            processes.send(handle, number)
 
 
 def prove_fired(fault: str, *, fired: bool, seen: int, wanted: int) -> None:

@@ -27,6 +27,7 @@ from conformance.adapters.opening import WIRES, check_credentials
 from conformance.errors import ClientError, ConformanceError, FaultError, LaunchError, UsageError
 from conformance.faults import process
 from conformance.ledger import Ledger, marked
+from conformance.processes import send_all
 from conformance.run.planning import Selection
 from conformance.run.readiness_probe import ProbeClient, depth_of
 
@@ -243,7 +244,7 @@ class _Check:
         target = self.broker.target
         with self.step("kill") as details:
             with target.armed("kill") as descriptors:
-                process.send_all(descriptors, signal.SIGKILL)
+                send_all(descriptors, signal.SIGKILL)
                 details.append(f"{len(descriptors)} {'process' if len(descriptors) == 1 else 'processes'}")
             if not target.wait_gone(_GONE_S):
                 raise LaunchError(f"{target.processes()} are left {_GONE_S:g} s after SIGKILL")

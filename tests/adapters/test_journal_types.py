@@ -19,8 +19,9 @@ from conformance.faults.disk import injection
 from conformance.faults.disk.trace import Operation
 from conformance.faults.power import image, loss
 from conformance.faults.power.image import LossyDisk
-from conformance.faults.process import prove_gone, send_all
+from conformance.faults.process import prove_gone
 from conformance.history import Op, Phase, bare_header, make_body
+from conformance.processes import send_all
 from conformance.scenario import Weakened
 from conformance.scenario.script import HeldSync
 

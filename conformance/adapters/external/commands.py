@@ -50,8 +50,8 @@ class RunningCommand:
         released: Callable[[], None],
     ) -> None:
         self.name, self.rules, self.process, self.log, self._released = name, rules, process, log, released
-        self._opened = contextlib.ExitStack()
-        self.handle = self._opened.enter_context(opened(process.pid))
+        self._held = contextlib.ExitStack()
+        self.handle = self._held.enter_context(opened(process.pid))
         self.gate = -1
         self.opened = log.with_suffix(".opened")
 
@@ -81,7 +81,7 @@ class RunningCommand:
             ) from None
         finally:
             if self.handle >= 0:
-                self._opened.close()
+                self._held.close()
                 self.handle = -1
                 self._released()
         if status:

@@ -17,7 +17,7 @@ from typing import Protocol
 
 import psutil
 
-from conformance.processes import Identity, environment, identify, is_alive, opened, opened_all, send, wait_ended
+from conformance.processes import Identity, environment, identify, is_alive, opened, opened_all, send_all, wait_ended
 
 MARK = "CONFORMANCE_BROKER"
 """The variable in the environment of a broker's processes; its value is that of one start."""
@@ -170,9 +170,7 @@ class Tree:
         deadline = time.monotonic() + timeout_s
         while self.pids() and time.monotonic() < deadline:
             with self.handles() as handles:
-                for handle in reversed(handles):
-                    with contextlib.suppress(ProcessLookupError):
-                        send(handle, signal.SIGKILL)
+                send_all(reversed(handles), signal.SIGKILL)
                 wait_ended(handles, deadline - time.monotonic())
         return not self.pids()
 

@@ -24,9 +24,9 @@ from collections.abc import Sequence
 from conformance import processes
 from conformance.errors import ClientError
 from conformance.faults.power import loss
-from conformance.faults.process import send_all
 from conformance.faults.watch import REMOVALS, FileWatch
 from conformance.history import Op, Phase, Recorder
+from conformance.processes import send_all
 from conformance.scenario.script import (
     After,
     ClientFault,

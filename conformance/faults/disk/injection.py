@@ -33,8 +33,9 @@ from conformance.errors import FaultError
 from conformance.faults.disk import pairing, trace
 from conformance.faults.disk.pairing import StoredOperation
 from conformance.faults.disk.trace import NAMES, NO_FILE, WRITES, Call, Clock, Operation, Trace
-from conformance.faults.process import Target, prove_gone, send_all
+from conformance.faults.process import Target, prove_gone
 from conformance.history import OF_ACK, Ended, Event, Header, Op, Phase, Recorder, close_history
+from conformance.processes import send_all
 from conformance.scenario.script import DiskFault, DiskFull, FailedSync, HeldSync, Watched, fixed
 
 AHEAD = 64

@@ -153,13 +153,9 @@ _LINE = re.compile(rb"(\d+)\.(\d{9}) (.*)", re.DOTALL)
 _UNREAD = rb"\?\?\?\( <unfinished \.\.\.>"
 # A thread that was killed at a signal, before the tracer could read which: there is no other end. Only a signal that
 # stops a process has no more to it.
-_GONE = rb"--- (?P<gone>stopped by (?!SIGSTOP|SIGTSTP|SIGTTIN|SIGTTOU)SIG\w+) ---"
-_MARK = re.compile(
-    _GONE
-    + rb"|--- .* ---|"
-    + _UNREAD
-    + rb"|\+\+\+ (?P<end>exited with \d+|killed by .*|superseded by execve in pid \d+) \+\+\+"
-)
+_GONE = rb"--- stopped by (?!SIGSTOP|SIGTSTP|SIGTTIN|SIGTTOU)SIG\w+ ---"
+_END = rb"\+\+\+ (?:exited with \d+|killed by .*|superseded by execve in pid \d+) \+\+\+"
+_MARK = re.compile(rb"(?P<end>" + _GONE + rb"|" + _END + rb")|--- .* ---|" + _UNREAD)
 # `= ? <unavailable>`: its thread was killed before the tracer could read the result.
 _CALL = re.compile(
     rb"(?P<name>\w+)\((?P<arguments>.*)\) += (?P<result>\?|-?\d+|0x[0-9a-f]+)(?:<(?P<path>[^\">]*)>(?:\(deleted\))?)?"
@@ -203,7 +199,7 @@ def read(folder: pathlib.Path, clock: Clock, files: Container[str]) -> Trace:
 
 def is_end(line: bytes) -> bool:
     match = _MARK.fullmatch(line.partition(b" ")[2])
-    return match is not None and (match["end"] or match["gone"]) is not None
+    return match is not None and match["end"] is not None
 
 
 def parse(line: bytes, thread: int, clock: Clock) -> Iterator[Call]:
