@@ -9,7 +9,7 @@ import pytest
 from conformance import claims, scenario
 from conformance.errors import CatalogueError, FaultError, UsageError
 from conformance.scenario import SYNC_OFF, Check, Liar, Scenario, SessionLiar
-from conformance.scenario.reading import drawn
+from conformance.scenario.reading import drawn, togethers
 from conformance.scenario.script import (
     SETTLE,
     After,
@@ -69,6 +69,15 @@ def test_what_is_played_thoroughly_only_has_another_that_stands_for_it(monkeypat
 
     with pytest.raises(CatalogueError, match=f"scenario {alone.id} is thorough, and no other decides AMQP-DUR-01"):
         scenario.load(CATALOGUE)
+
+
+@pytest.mark.parametrize("item", SCENARIOS.values(), ids=lambda item: item.id)
+def test_a_fault_waits_for_the_client_whose_acknowledgements_are_at_risk(item):
+    """Counter-example: a consumer is attached when the other's 300th confirm kills the broker: nothing is exposed."""
+    at_risk = any(check.exposure.startswith("acknowledge") for check in item.decides.values())
+    waiting = [step for together in togethers(item.steps) for step in together.steps if step.until is not None]
+
+    assert not at_risk or all(isinstance(step, Consume) for step in waiting)
 
 
 def test_transactions_on_both_sides_are_refused():
