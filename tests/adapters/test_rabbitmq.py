@@ -223,3 +223,19 @@ def test_a_queue_that_is_not_durable_is_there_again_and_empty(tmp_path: pathlib.
 
     assert queues["orders"] == ("classic", False)
     assert broker.gone()
+
+
+@needs_it
+def test_only_the_queue_of_the_suite_is_declared_again(tmp_path: pathlib.Path, ledger: Ledger) -> None:
+    """Counter-example: a power loss took the queue of the message that proves readiness, and no restart was ready."""
+    client = readiness_probe.ProbeClient(RABBITMQ, "amqp")
+    with RABBITMQ.prepare(tmp_path / "broker", RABBITMQ.effective({}), ["orders"], ledger, client=client) as broker:
+        broker.start()
+        for queue in ("orders", READY_QUEUE):
+            port = broker.service.endpoint("http")[1]
+            web.ask("DELETE", f"http://guest:guest@127.0.0.1:{port}/api/queues/%2F/{queue}")
+        killed(broker)
+        broker.start(ready_s=30)
+        queues = {str(one["name"]) for one in asked(broker, "queues/%2F")}
+
+    assert queues == {READY_QUEUE}

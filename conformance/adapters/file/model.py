@@ -294,7 +294,7 @@ class Protocol(Table):
 class QueueFiles(Table):
     """Files below `{data_dir}` (`*` stands for any name), one of which must match the pattern of each `{queue}`.
 
-    For a broker that answers a declaration before it is on the disk: the broker is ready when every queue is found.
+    For a broker that answers a declaration before it is on the disk: after one it is ready when every queue is found.
     """
 
     files: Inside

@@ -146,8 +146,8 @@ class NativeBroker:
         try:
             self.launch(wrap, more=more)
             self._wait_ready(began)
-            self._declare()
-            self._wait(began, self._readiness.unstored)
+            if self._declare():
+                self._wait(began, self._readiness.unstored)
             self._prove(began)
         except BaseException:
             self._kill()
@@ -328,28 +328,38 @@ class NativeBroker:
             "goes on. Let start.command stay in the foreground, or say start.pid_file (or start.forks = true)"
         )
 
-    def _declare(self) -> None:
-        """Declare the queues once if they are durable: a second declaration would hide the loss of a queue."""
+    def _declare(self) -> bool:
+        """Declare the queues once if they are durable: a second declaration would hide the loss of a queue.
+
+        Return whether they were declared now.
+        """
         if self._declared and queue_declaration.lasting(self.plan):
-            return
+            return False
         try:
             queue_declaration.declare(self.plan, self._beside)
         except LaunchError as error:
             raise self._error(f"took no queue: {error}") from error
         self._declared = True
+        return True
 
     def _beside(self, command: Sequence[str], seconds: float) -> tuple[int, str]:
         log, folder = self.folder / "queues.log", self.plan.working_folder
         return queue_declaration.run_here(command, seconds, environment=self._environment, folder=folder, log=log)
 
     def _prove(self, began: float) -> None:
-        """Send and receive a message, and retry until the time is over: a recovering broker may refuse it."""
+        """Send and receive a message, and retry until the time is over: a recovering broker may refuse it.
+
+        The queue of this message is the suite's own, and of no claim. A power loss may take it, as the last one that
+        was declared, and it is declared again.
+        """
         while self.plan.source.file.start.ready_message and self._client is not None and not self._wrapped:
             try:
                 self._client.exchange(self, self.queue_of(READY_QUEUE))
             except ClientError as error:
                 self._check_late(began, f"start.ready_message: {error}")
                 self._tick()
+                with contextlib.suppress(LaunchError):
+                    self.declare(READY_QUEUE)
             else:
                 return
 
