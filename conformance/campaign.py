@@ -298,7 +298,7 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[OpenRun]:
             written.save(interrupted=True, finished=False)
             raise Interrupted(f"stopped by the user; what was recorded is in {campaign.folder}") from error
         finally:
-            starting.stop()
+            starting.stop(watcher.note)
 
 
 def _reach(campaign: Campaign, ledger: Ledger, written: RunWriter, watcher: Watcher) -> Campaign:

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 
     WarmUp = Callable[[SparkSession], object]
 
+Say = Callable[[str], None]
+"""Shows a line to the user."""
+
 NAME = "conformance judge"
 _START_S = 60.0
 _END_S = 5.0
@@ -54,6 +57,10 @@ _QUICK = (
     "-XX:-UsePerfData",
     "-XX:+IgnoreUnrecognizedVMOptions",
 )
+
+
+def _nothing(_: str) -> None:
+    """Show nothing."""
 
 
 class Gateway:
@@ -127,7 +134,7 @@ class Gateway:
                 raise JudgeError(f"the JVM for Spark did not start: {' / '.join(tail) or 'its log is empty'}")
             time.sleep(0.01)
 
-    def stop(self, spark: SparkSession | None = None) -> None:
+    def stop(self, spark: SparkSession | None = None, say: Say = _nothing) -> None:
         """Stop Spark, end the JVM (by closing its stdin, else by its pid), and remove its folder."""
         if self not in RUNNING:
             return
@@ -135,7 +142,7 @@ class Gateway:
         if spark is not None:
             with contextlib.suppress(Exception):
                 spark.stop()
-            self._learn()
+            self._learn(say)
         if self._in_use:  # PySpark may use another JVM of this process
             _forget_gateway()
         assert self._process.stdin is not None
@@ -148,12 +155,12 @@ class Gateway:
             self._process.wait(_END_S)
         self._scratch.close()
 
-    def _learn(self) -> None:
+    def _learn(self, say: Say) -> None:
         from pyspark import SparkContext
 
         gateway = SparkContext._gateway
         if gateway is not None:
-            self._archive.learn(gateway.jvm, gateway.new_array, time.monotonic() - self._began)
+            self._archive.learn(gateway.jvm, gateway.new_array, time.monotonic() - self._began, say)
 
 
 RUNNING: set[Gateway] = set()
@@ -291,13 +298,13 @@ class JudgeSession:
             gateway.stop()
             raise
 
-    def stop(self) -> None:
+    def stop(self, say: Say = _nothing) -> None:
         """End the session and its JVM; a second call does nothing."""
         spark, self.spark = getattr(self, "spark", None), None  # type: ignore[assignment]
         if spark is None:
             return
         if self._gateway is not None:
-            self._gateway.stop(spark)
+            self._gateway.stop(spark, say)
         elif not self._guest_only:
             spark.stop()
 
@@ -345,14 +352,14 @@ class StartingSession:
     def spark(self) -> SparkSession:
         return self.result().spark
 
-    def stop(self) -> None:
+    def stop(self, say: Say = _nothing) -> None:
         """End the session, or the part of it that has started; does not raise."""
         self._stopped.set()
         if self._thread.ident is None:
             return  # the start was never asked for: any JVM of this process belongs to another session
         if self._future.done():
             with contextlib.suppress(Exception):
-                self._future.result().stop()
+                self._future.result().stop(say)
         else:
             stop_all()
 
@@ -406,7 +413,7 @@ class ClassArchive:
         opened = "--add-opens=java.management/com.sun.jmx.mbeanserver=ALL-UNNAMED"
         return [*archive_options(self._java), "-XX:+RecordDynamicDumpInfo", opened]
 
-    def learn(self, jvm: Any, new_array: Any, seconds: float) -> None:
+    def learn(self, jvm: Any, new_array: Any, seconds: float, say: Say = _nothing) -> None:
         """Write the archive after `seconds` of a session, if there is none yet; does not raise.
 
         `jvm` and `new_array` are those of py4j's gateway. A failure is remembered.
@@ -416,6 +423,7 @@ class ClassArchive:
         with contextlib.suppress(OSError), locks.locked(self._archive):
             if self._archive.exists() or self._failed.exists():
                 return
+            say("keeping the classes of Spark, for faster starts (once, about 10 s)")
             draft = self._archive.with_suffix(".draft")
             draft.unlink(missing_ok=True)
             try:
