@@ -157,6 +157,7 @@ TYPES = [
     ("fetch/artifact", "core", "fetch: expected artifact and groups for an archive, or jars, or both"),
     ("fetch/groups", [{"since": "0", "group": "org"}], "fetch: expected artifact and groups for an archive"),
     ("fetch/sha512", {"1.0": "0" * 128}, "fetch: sha512 pins an archive; each of the jars has a sum of its own"),
+    ("fetch/added", {"1.0": []}, "fetch: added goes into the folder of an archive"),
     ("fetch/jars/1.0/1/maven", "org.example:core:1.0", "fetch: jars.1.0: twice in one folder: core-1.0.jar"),
     ("fetch/jars/1.0/0/maven", "org.example:core", "fetch.jars.1.0.0.maven: String should match pattern"),
     ("fetch/jars/1.0/0/sha512", "g" * 128, "fetch.jars.1.0.0.sha512: String should match pattern"),

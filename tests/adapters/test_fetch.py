@@ -533,3 +533,18 @@ def test_a_folder_with_the_jars_of_an_older_list_is_made_again(tmp_path: pathlib
     home = fetch.assemble(jars, tmp_path, "broker-1.0")
 
     assert {"one.jar", "two.jar"} == {jar.name for jar in (home / "lib").iterdir()}
+
+
+def test_jars_are_added_to_the_folder_of_an_archive(tmp_path: pathlib.Path) -> None:
+    """An old version may need what Java had in its time: 2.5.0 of Artemis JAXB, and 2.11.0 not."""
+    old, newer = (adapters.find(f"artemis@{version}") for version in ("2.5.0", "2.11.0"))
+    archive, jar = tmp_path / "broker.tar.gz", tmp_path / "added-1.jar"
+    jar.write_bytes(b"added")
+    with tarfile.open(archive, "w:gz") as stream:
+        stream.addfile(tarfile.TarInfo("broker-1.0/lib/own.jar"))
+    home = fetch.unpack([archive, jar], tmp_path / "into", "broker-1.0")
+
+    assert {"own.jar": b"", "added-1.jar": b"added"} == {
+        path.name: path.read_bytes() for path in (home / "lib").iterdir()
+    }
+    assert [4, 0] == [sum(one.file.endswith(".jar") for one in found.artifacts) for found in (old, newer)]

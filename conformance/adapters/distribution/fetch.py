@@ -118,14 +118,14 @@ def fetch_to(
     return put
 
 
-def unpack(archives: Sequence[pathlib.Path], into: pathlib.Path, folder: str, inside: str = "") -> pathlib.Path:
-    """Unpack one archive, whose only folder is `inside`; returns `into/folder`, which appears whole or not at all.
+def unpack(files: Sequence[pathlib.Path], into: pathlib.Path, folder: str, inside: str = "") -> pathlib.Path:
+    """Unpack an archive, whose only folder is `inside`; returns `into/folder`, which appears whole or not at all.
 
-    By default `inside` is `folder`.
+    By default `inside` is `folder`. The files after the archive are jars, which go into its `lib`.
 
     The `data` filter of tar refuses absolute paths, links that lead out and special files.
     """
-    (archive,) = archives
+    archive, *jars = files
 
     def extract(draft: pathlib.Path) -> pathlib.Path:
         try:
@@ -139,6 +139,8 @@ def unpack(archives: Sequence[pathlib.Path], into: pathlib.Path, folder: str, in
         found = draft / (inside or folder)
         if not found.is_dir():
             raise FetchError(f"{archive.name} does not unpack to {inside or folder}")
+        for jar in jars:
+            shutil.copyfile(jar, found / "lib" / jar.name)
         return found
 
     return _appears(into, folder, f"unpack {archive.name} in {into}", extract)

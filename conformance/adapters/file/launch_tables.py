@@ -90,7 +90,8 @@ class Fetch(Table):
     archive unpacks to, or that the jars are put together in; `inside` is its name in the archive, if that is another.
     `sha512` pins versions of the archive that were tried; it is preferred to the `.sha512` file beside the download.
     `jars` are those of each version. A version without `jars` has the archive. If the file names none, the version
-    cannot be fetched, since its jars have other versions.
+    cannot be fetched, since its jars have other versions. `added` are jars that go into `lib` of the archive's folder:
+    an old version may need what Java had in its time.
     """
 
     artifact: str = ""
@@ -101,6 +102,7 @@ class Fetch(Table):
     inside: str = ""
     sha512: Mapping[str, Sha512] = {}
     jars: Mapping[str, tuple[Jar, ...]] = {}
+    added: Mapping[str, tuple[Jar, ...]] = {}
 
     @pydantic.model_validator(mode="after")
     def _one_way(self) -> Fetch:
@@ -108,6 +110,8 @@ class Fetch(Table):
             raise ValueError("expected artifact and groups for an archive, or jars, or both")
         if self.sha512 and (not self.artifact or self.sha512.keys() & self.jars.keys()):
             raise ValueError("sha512 pins an archive; each of the jars has a sum of its own")
+        if self.added and (not self.artifact or self.added.keys() & self.jars.keys()):
+            raise ValueError("added goes into the folder of an archive")
         if self.jars and "{version}" not in self.folder:
             raise ValueError("the jars of two versions need two folders: say {version} in folder")
         for version, jars in self.jars.items():
@@ -123,7 +127,8 @@ class Fetch(Table):
             group = next(entry.group for entry in reversed(self.groups) if order(entry.since) <= order(version))
             named = "-".join(filter(None, [self.artifact, version, self.classifier]))
             file = f"{named}.{self.extension}"
-            return (Artifact(_path(group, self.artifact, version, file), self.sha512.get(version), asked),)
+            archive = Artifact(_path(group, self.artifact, version, file), self.sha512.get(version), asked)
+            return (archive, *(jar.of(asked) for jar in self.added.get(version, ())))
         if version not in self.jars:
             raise UsageError.unknown("version", version, self.jars, of=adapter)
         return tuple(jar.of(asked) for jar in self.jars[version])
