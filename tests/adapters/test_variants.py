@@ -10,6 +10,7 @@ import pytest
 from conformance import adapters
 from conformance.adapters import parse_assignments
 from conformance.adapters.file.reading import load
+from conformance.adapters.launch.plan import BrokerSource, make_instance
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
 from conformance.reference import liars
@@ -175,3 +176,15 @@ def test_which_queues_an_adapter_can_leave_undeclared() -> None:
     assert "" == REFERENCE.lacks(UNDECLARED) == REFERENCE.lacks(CREATED) == rabbitmq.lacks(FRESH)
     assert "the file of rabbitmq does not say external.creates_queues" == rabbitmq.lacks(CREATED)
     assert "the file of reference has no [queues]: they are in its configuration" == REFERENCE.lacks(FRESH)
+
+
+def test_the_command_of_a_template_has_its_variables(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counter-example: an old version stops at options of its own script that a newer Java does not know."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    command = """["sh", "-c", 'mkdir -p "$0" && printf %s "$SAID" >"$0/said"', "{instance}"]"""
+    table = f'[template]\ncommand = {command}\nenvironment = {{ SAID = "hello" }}\n[start]'
+    (tmp_path / "broker.toml").write_text(VARIED.replace("[start]", table))
+    source = BrokerSource(load(tmp_path / "broker.toml"), tmp_path, "1.0", tmp_path)
+    make_instance(source, {"instance": str(tmp_path / "instance")})
+
+    assert (tmp_path / "instance" / "said").read_text() == "hello"

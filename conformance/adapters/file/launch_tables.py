@@ -182,11 +182,12 @@ class TemplateFile(Table):
 class Template(Table):
     """How the folder `{instance}` is made.
 
-    `command` makes a stock instance there. It runs once and its result is kept and copied, so `paths_in` names the
-    folders whose files hold absolute paths. `files` are copied after that.
+    `command` makes a stock instance there, with these variables in its `environment`. It runs once and its result is
+    kept and copied, so `paths_in` names the folders whose files hold absolute paths. `files` are copied after that.
     """
 
     command: tuple[str, ...] = ()
+    environment: Mapping[str, str] = {}
     paths_in: tuple[str, ...] = ()
     files: tuple[TemplateFile, ...] = ()
 

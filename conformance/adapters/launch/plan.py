@@ -292,7 +292,9 @@ def _stock_instance(
 
 
 def _create(command: Sequence[str], source: BrokerSource, words: Mapping[str, str]) -> None:
+    template = source.file.template
     environment = {**inherited(), **({"JAVA_HOME": words["java_home"]} if source.file.java else {})}
+    environment |= template.environment if template else {}
     try:
         made = subprocess.run(
             command, env=environment, capture_output=True, text=True, timeout=_CREATE_S, check=False, errors="replace"
