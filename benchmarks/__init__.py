@@ -32,7 +32,7 @@ WINDOW = 1_000
 ROUNDS = 5
 
 
-LONG = ("liars", "power")
+LONG = ("power",)
 """Benchmarks that take minutes; they are left out where all are asked for."""
 
 
@@ -43,7 +43,6 @@ def run(what: str, words: Sequence[str] = ()) -> Iterator[str]:
     """
     from benchmarks import disk, link
     from benchmarks.broker import broker
-    from benchmarks.liars import liars
     from benchmarks.power import power
     from benchmarks.triggers import triggers
 
@@ -55,7 +54,6 @@ def run(what: str, words: Sequence[str] = ()) -> Iterator[str]:
         "disk": functools.partial(_listed, "disk", disk.bench),
         "triggers": triggers,
         "broker": broker,
-        "liars": liars,
         "power": functools.partial(power, words),
     }
     if what != "all" and what not in found:

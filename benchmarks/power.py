@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 
 from benchmarks import aligned
-from benchmarks.liars import SEED, prepared
 from benchmarks.triggers import Bench
 from conformance.errors import JudgeError, UsageError
+from conformance.frontend.selftest import SEED, prepared
 from conformance.ledger import Ledger
 from conformance.run.planning import Planned, subject_trials
 

@@ -88,7 +88,7 @@ def test_it_is_not_played_with_all_others(monkeypatch, capsys):
     monkeypatch.setattr(power, "power", lambda words: iter([f"power with {' '.join(words)}"]))
 
     assert list(benchmarks.run("power", ["--kills", "3"])) == ["power with --kills 3"]
-    assert {"power", "liars"} == set(benchmarks.LONG)
+    assert ("power",) == benchmarks.LONG
     assert command.main(["link", "--kills", "3"]) == 4
     assert "link has no options" in capsys.readouterr().err
 

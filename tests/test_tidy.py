@@ -84,7 +84,7 @@ def allowed(here: str) -> set[str]:
     """What a stage may import; the reference broker only errors, the package itself nothing."""
     if here in ("__init__", "reference"):
         return {"errors", here} if here == "reference" else set()
-    runs_it = {"reference"} if here == "frontend" else set()  # the one command that runs the bundled broker
+    runs_it = {"reference"} if here == "frontend" else set()  # it runs the bundled broker, and puts liars on trial
     return {*STAGES[: STAGES.index(here) + 1], *runs_it}
 
 

@@ -31,6 +31,9 @@ _OTHER_COLOUR = "#7a4d00"
 WRITTEN = {"findings": "What was found about brokers", "bugs": "Bugs that brokers once had"}
 """The pages beside the index, by the folder of `fixtures` whose README they show, and their titles."""
 
+PROOF = "selftest"
+"""The page of `conformance selftest`, where one of the folders has it."""
+
 
 @dataclasses.dataclass(frozen=True)
 class RunView:
@@ -94,16 +97,21 @@ def write(folders: Sequence[pathlib.Path], out: pathlib.Path) -> pathlib.Path:
     for run in shown:
         _write_run(run, out / run.address)
     claims = {row.claim: row for run in shown for row in run.report.verdicts if row.verdict not in phrases.UNTRIED}
+    proofs = sorted(
+        path for folder in folders for path in [folder, *folder.glob("*")] if (path / f"{PROOF}.html").is_file()
+    )
     page = html.environment().get_template("site.html.j2")
     text = page.render(
         runs=shown,
         asked=list(questions.QUESTIONS),
         claims=[claims[name] for name in sorted(claims)],
         changes=changes(shown),
-        written=WRITTEN,
+        written=WRITTEN | ({PROOF: "The suite on trial"} if proofs else {}),
     )
     index = out / "index.html"
     index.write_bytes(text.encode("utf-8", "replace"))
+    for proof in proofs[-1:]:
+        shutil.copyfile(proof / f"{PROOF}.html", out / f"{PROOF}.html")
     for name, title in WRITTEN.items():
         (out / f"{name}.html").write_text(_written(name, title), "utf-8")
     return index

@@ -58,6 +58,19 @@ def test_findings_and_bugs_have_a_page(run_of, tmp_path, name, folder):
     assert "|---" not in page
 
 
+def test_the_page_of_a_selftest_is_there_if_a_folder_has_it(run_of, tmp_path):
+    """The last of them; without one the index has no link that leads nowhere."""
+    run_of("a", row())
+    alone = site.write([tmp_path / "runs"], tmp_path / "alone").read_text()
+    for name in ("2026-01-02-selftest", "2026-01-03-selftest"):
+        (tmp_path / "runs" / name).mkdir()
+        (tmp_path / "runs" / name / "selftest.html").write_text(name)
+    index = site.write([tmp_path / "runs"], tmp_path / "site").read_text()
+
+    assert ("selftest.html" in alone, '<a href="selftest.html">The suite on trial</a>' in index) == (False, True)
+    assert "2026-01-03-selftest" == (tmp_path / "site" / "selftest.html").read_text()
+
+
 def test_the_last_run_of_an_address_is_shown(run_of, tmp_path):
     """A vendor's client has an address of its own."""
     run_of("new", row(), started="2026-11-25T10:00:00+00:00")

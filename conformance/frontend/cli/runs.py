@@ -220,6 +220,56 @@ def report_command(folders: tuple[pathlib.Path, ...], out: pathlib.Path) -> int:
     return 0
 
 
+@cli.command("selftest")
+@click.option("--quick", is_flag=True, help="Five liars and no whole run: about a minute.")
+@click.option("--liar", "patterns", multiple=True, metavar="PATTERN", help="Only these liars, such as 'loses-*'.")
+@click.option(
+    "--adapter",
+    "adapters",
+    multiple=True,
+    metavar="NAME[@VERSION]",
+    help="An honest broker to play whole; repeatable.  [default: reference]",
+)
+@click.option("--rounds", type=click.IntRange(min=0), metavar="N", help="Whole runs of each.  [default: 1]")
+@click.option(
+    "--out", type=FILE, metavar="FOLDER", help="For selftest.json and selftest.html  [default: runs/DATE-selftest]"
+)
+def selftest_command(
+    quick: bool, patterns: tuple[str, ...], adapters: tuple[str, ...], rounds: int | None, out: pathlib.Path | None
+) -> int:
+    """Put the suite itself on trial: are liars convicted, and is an honest broker ever accused?
+
+    \b
+    conformance selftest --quick
+    conformance selftest
+    conformance selftest --liar 'loses-*' --rounds 0
+    conformance selftest --liar loses-the-oldest --adapter artemis --adapter qpid --rounds 3
+
+    Each liar is the bundled broker with one defect. It is played in a scenario of a claim that it breaks, and the
+    honest broker beside it. Then honest brokers are played whole, with stock settings, while every core and the disk
+    are kept busy. All liars take about half an hour, a whole run of the bundled broker ten minutes. The exit code is 3
+    if a liar was missed or an honest broker accused. What is known so far is written after each liar.
+    """
+    from conformance.campaign import dated_folder
+    from conformance.errors import ExitCode
+    from conformance.frontend import selftest
+
+    liars = selftest.chosen_liars(patterns, reduced=quick)
+    folder = out or dated_folder("selftest")
+    times = rounds if rounds is not None else int(not quick)
+    signal.signal(signal.SIGTERM, terminated)
+    found = None
+    for found in selftest.play(liars, adapters or ("reference",), times, say):
+        page = selftest.save(found, folder)
+    if found is None:
+        return ExitCode.NOTHING_RAN
+    missed, accused = ", ".join(one.liar for one in found.missed), ", ".join(found.accusations)
+    say(f"{len(found.convicted)} of {found.asked} liars convicted{f', missed: {missed}' if missed else ''}")
+    say(f"an honest broker was accused of {accused}" if accused else "no honest broker was accused")
+    say(f"page: {page}")
+    return ExitCode.HARNESS if missed or accused else ExitCode.CONFORMANT
+
+
 @cli.command("diff")
 @click.argument("before", type=FILE)
 @click.argument("after", type=FILE)

@@ -1,0 +1,359 @@
+"""The suite on trial: brokers that lie must be convicted, and an honest one under load never accused.
+
+Each liar of the bundled broker is played by the engine of every run, in a scenario of a claim that it breaks. Only the
+subject's arm is played, for that a liar cannot hold is decided by a counterexample and by no control. Then the honest
+broker is played in the same scenarios. A liar that breaks no claim is left to the broker's own tests.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fnmatch
+import functools
+import itertools
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+import conformance
+from conformance import campaign, claims, ledger, processes, scenario
+from conformance.campaign import Campaign, Options, Watcher
+from conformance.errors import UsageError
+from conformance.judge.confidence import bound
+from conformance.judge.rows import Verdict, VerdictRow
+from conformance.judge.spark import JudgeSession
+from conformance.reference.honest import Lie
+from conformance.reference.liars import LIARS
+from conformance.report import html
+from conformance.run.planning import Planned
+
+SEED = 20_240_229
+TRIALS = 3
+"""Of each scenario: a race may be missed once."""
+
+SCRIPTS = (1, 100)
+"""Scenarios of one liar: the first, and if that does not show it, all; each takes three trials."""
+
+PROTOCOLS = ("amqp", "stomp", "jms")
+HONEST = ""
+"""The name of no liar."""
+
+REDUCED = (
+    "loses-the-oldest",
+    "brings-acknowledged-back",
+    "recovers-half-a-transaction",
+    "accepts-then-rejects",
+    "drops-failed",
+)
+"""Liars of different guarantees that are convicted within seconds."""
+
+
+class Played(msgspec.Struct, frozen=True, kw_only=True):
+    """One liar, or the honest broker, in scenarios that should tell them apart.
+
+    `claim`, `scenario`, `faults` and `offended` are those of the first violated row of a claim that the liar breaks:
+    empty, and 0, if nothing was. `others` are violated claims that it is not said to break. `seconds` include the
+    judge.
+    """
+
+    liar: str
+    does: str
+    breaks: tuple[str, ...]
+    fault: str
+    protocol: str
+    scenarios: tuple[str, ...]
+    claim: str = ""
+    scenario: str = ""
+    faults: int = 0
+    offended: int = 0
+    others: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    @property
+    def right(self) -> bool:
+        """Whether a liar is convicted, or the honest broker is not accused."""
+        return bool(self.claim) if self.liar else not self.others
+
+
+class Round(msgspec.Struct, frozen=True, kw_only=True):
+    """One whole run of a broker that no violation is known of, with stock settings and a busy machine."""
+
+    broker: str
+    protocol: str
+    trials: int
+    accused: tuple[str, ...]
+    seconds: float
+
+
+class Selftest(msgspec.Struct, kw_only=True):
+    """What `selftest.json` has. `asked` is the number of liars that were to be played."""
+
+    version: str
+    machine: str
+    started: str
+    asked: int
+    played: list[Played] = []
+    rounds: list[Round] = []
+
+    @property
+    def convicted(self) -> list[Played]:
+        return [one for one in self.played if one.liar and one.right]
+
+    @property
+    def missed(self) -> list[Played]:
+        return [one for one in self.played if one.liar and not one.right]
+
+    @property
+    def accusations(self) -> list[str]:
+        """The claims of which an honest broker was accused."""
+        of_honest = [one.others for one in self.played if not one.liar]
+        return sorted(itertools.chain.from_iterable([*of_honest, *(one.accused for one in self.rounds)]))
+
+    @property
+    def most_accusations(self) -> float:
+        """The upper end (95 %) of the chance that a trial of an honest broker accuses it; 1.0 without a trial."""
+        trials = sum(one.trials for one in self.rounds)
+        return bound(trials) if trials and not self.accusations else 1.0
+
+
+def chosen_liars(patterns: Sequence[str], *, reduced: bool) -> dict[str, Lie]:
+    """Return the liars that break a claim and match; `UsageError` for a pattern that matches none."""
+    found = {name: liar for name, liar in LIARS.items() if liar.breaks and (not reduced or name in REDUCED)}
+    if not patterns:
+        return found
+    for pattern in patterns:
+        if not fnmatch.filter(found, pattern):
+            raise UsageError.unknown("liar", pattern, found)
+    return {name: liar for name, liar in found.items() if any(fnmatch.fnmatch(name, each) for each in patterns)}
+
+
+def play(liars: dict[str, Lie], adapters: Sequence[str], rounds: int, say: Callable[[str], None]) -> Iterator[Selftest]:
+    """Play these liars and the honest broker beside them, then whole rounds of brokers; yield what is known so far.
+
+    One Spark judges all of it. Raises `ConformanceError` if a part of the suite fails.
+    """
+    started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    machine = f"{processes.cores()} cores, {os.uname().sysname} {os.uname().release}"
+    found = Selftest(version=conformance.__version__, machine=machine, started=started, asked=len(liars))
+    with JudgeSession.start():
+        for name, liar in liars.items():
+            row = _played(name, liar)
+            found.played.append(row)
+            say(line(row))
+            if row.claim:
+                honest = _honest(row, liar)
+                found.played.append(honest)
+                if not honest.right:
+                    say(line(honest))
+            yield found
+        for adapter, _ in itertools.product(adapters, range(rounds)):
+            done = _round(adapter, SEED + len(found.rounds))
+            found.rounds.append(done)
+            said = f"accused of {', '.join(done.accused)}" if done.accused else "accused of nothing"
+            say(f"{done.broker}, honest, on a busy machine: {said} in {done.trials} trials, {done.seconds:.0f} s")
+            yield found
+
+
+def line(row: Played) -> str:
+    """Return one result for people."""
+    if not row.liar:
+        verdict = f"ACCUSED of {', '.join(row.others)}" if row.others else "not accused"
+        return f"the honest broker in {', '.join(row.scenarios)}: {verdict}"
+    seconds = f"{row.seconds:.0f} s"
+    if row.claim:
+        return f"{row.liar}: {row.claim} in {row.scenario}, {row.offended} of {row.faults} ({row.fault}); {seconds}"
+    if not row.scenarios:
+        return f"{row.liar}: NOT TRIED: no scenario with its fault ({row.fault}) can be played here; {seconds}"
+    return f"{row.liar}: MISSED by {len(row.scenarios)} scenarios ({row.fault}); {seconds}"
+
+
+def _played(name: str, liar: Lie) -> Played:
+    """Play a liar until one of its claims is violated: over each protocol, in one scenario and then in all.
+
+    They are required only if nothing is violated otherwise: an expectation is OBSERVED unless it is required, and the
+    claim of the liar that records rollbacks does not bind the honest broker.
+    """
+    began = time.monotonic()
+    broken = [claims.load().claims[claim] for claim in liar.breaks]
+    over = [word for word in PROTOCOLS if any(claims.spoken(claim, word, bundled=True) for claim in broken)]
+    scripts: tuple[str, ...] = ()
+    for most, required, protocol in itertools.product(SCRIPTS, ((), liar.breaks), over):
+        choose = functools.partial(_fitting, name, liar.fault, most)
+        rows, scripts = _rows(name, liar, liar.breaks, protocol, required, choose)
+        shown = [row for row in rows if row.verdict is Verdict.VIOLATED]
+        if own := [row for row in shown if row.claim in liar.breaks]:
+            best = own[0]
+            return Played(
+                liar=name,
+                does=liar.does,
+                breaks=liar.breaks,
+                fault=liar.fault,
+                protocol=protocol,
+                scenarios=scripts,
+                claim=best.claim,
+                scenario=best.scenario,
+                faults=best.faults,
+                offended=best.offended_faults,
+                others=tuple(sorted({row.claim for row in shown} - {*liar.breaks})),
+                seconds=time.monotonic() - began,
+            )
+    return Played(
+        liar=name,
+        does=liar.does,
+        breaks=liar.breaks,
+        fault=liar.fault,
+        protocol=over[-1] if over else "",
+        scenarios=scripts,
+        seconds=time.monotonic() - began,
+    )
+
+
+def _honest(convicted: Played, liar: Lie) -> Played:
+    """Play the honest broker in the scenario that convicted a liar, with the same claim required."""
+    began = time.monotonic()
+    alone = convicted.scenario if convicted.scenario in convicted.scenarios else convicted.scenarios[0]
+    choose = functools.partial(_subject, alone)
+    rows, scripts = _rows(HONEST, liar, (convicted.claim,), convicted.protocol, (convicted.claim,), choose)
+    return Played(
+        liar=HONEST,
+        does="It keeps its word.",
+        breaks=(),
+        fault=convicted.fault,
+        protocol=convicted.protocol,
+        scenarios=scripts,
+        others=tuple(sorted({row.claim for row in rows if row.verdict is Verdict.VIOLATED})),
+        seconds=time.monotonic() - began,
+    )
+
+
+def _rows(
+    name: str,
+    liar: Lie,
+    chosen: Sequence[str],
+    protocol: str,
+    required: Sequence[str],
+    choose: Callable[[Sequence[Planned]], list[Planned]],
+) -> tuple[list[VerdictRow], tuple[str, ...]]:
+    """Record and judge; return the rows that had a trial, and the scenarios."""
+    words = [*([f"liar={name}"] if name else []), *([f"profile={liar.needs}"] if liar.needs != "standard" else [])]
+    with tempfile.TemporaryDirectory(prefix="conformance-selftest-") as folder:
+        made = prepared(words, chosen, pathlib.Path(folder) / "run", protocol=protocol, required=required)
+        made = dataclasses.replace(made, chosen=tuple(choose(made.trials)))
+        scripts = tuple(dict.fromkeys(each.script.id for each in made.chosen))
+        rows = campaign.execute(made, Watcher()).rows if scripts else ()
+        return [row for row in rows if row.trials], scripts
+
+
+def prepared(
+    words: Sequence[str],
+    chosen: Sequence[str],
+    folder: pathlib.Path | None,
+    *,
+    protocol: str = "amqp",
+    required: Sequence[str] = (),
+) -> Campaign:
+    """Prepare a run of the bundled broker with these settings and claims, in every scenario that decides them."""
+    return campaign.prepare(
+        Options(
+            adapter="reference",
+            protocol=protocol,
+            settings=words,
+            claims=chosen,
+            required=required,
+            thorough=True,
+            trials=TRIALS,
+            seed=SEED,
+            out=folder,
+        )
+    )
+
+
+def _subject(script: str, planned: Sequence[Planned]) -> list[Planned]:
+    return [each for each in planned if each.arm == "subject" and each.script.id == script and each.index <= TRIALS]
+
+
+def _fitting(name: str, fault: str, most: int, planned: Sequence[Planned]) -> list[Planned]:
+    """Return the subject's trials of the first scenarios with its fault; of any where none has it.
+
+    Those that have the liar as a control come first.
+    Counter-example: a full disk is no fault that a failed sync could stand for.
+    """
+    own = {each.script.id for each in planned if each.liar == name}
+    subject = [each for each in planned if each.arm == "subject"]
+    subject.sort(key=lambda each: each.script.id not in own)
+    fitting = [each for each in subject if each.script.id in own or _shows(each, fault)] or subject
+    scenarios = list(dict.fromkeys(each.script.id for each in fitting))[:most]
+    return [each for each in fitting if each.script.id in scenarios and each.index <= TRIALS]
+
+
+def _shows(planned: Planned, fault: str) -> bool:
+    names = {each.name for each in planned.script.faults}
+    return fault in names if fault != "none" else not names
+
+
+def _round(adapter: str, seed: int) -> Round:
+    """Play a whole run of a broker, with stock settings, while every core and the disk are kept busy."""
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="conformance-selftest-") as name:
+        made = campaign.prepare(Options(adapter=adapter, seed=seed, out=pathlib.Path(name) / "run"))
+        with busy(pathlib.Path(name) / "written"):
+            judged = campaign.execute(made, Watcher())
+    accused = {row.claim for row in judged.rows if row.verdict is Verdict.VIOLATED and not row.required}
+    return Round(
+        broker=f"{judged.run.title} {judged.run.version}",
+        protocol=judged.run.protocol,
+        trials=sum(trial.arm == "subject" and not trial.void for trial in judged.trials),
+        accused=tuple(sorted(accused)),
+        seconds=time.monotonic() - began,
+    )
+
+
+_UNTIL_CLOSED = "import os,sys,threading\nthreading.Thread(target=lambda: (sys.stdin.read(), os._exit(0))).start()\n"
+_BURN = _UNTIL_CLOSED + "while True: sum(range(100000))"
+_WRITE = (
+    _UNTIL_CLOSED + "with open(sys.argv[1], 'wb', buffering=0) as file:\n"
+    "    while True:\n        file.seek(0); file.write(bytes(1 << 20)); os.fsync(file.fileno())"
+)
+
+
+@contextlib.contextmanager
+def busy(file: pathlib.Path) -> Iterator[None]:
+    """Keep every core and the disk of `file` busy. The processes end when their stdin is closed, also by our death."""
+    commands = [[_BURN]] * processes.cores() + [[_WRITE, str(file)]]
+    started = [
+        subprocess.Popen([sys.executable, "-c", *command], stdin=subprocess.PIPE, env=ledger.inherited())
+        for command in commands
+    ]
+    try:
+        yield
+    finally:
+        for process in started:
+            with contextlib.suppress(OSError):
+                assert process.stdin is not None
+                process.stdin.close()
+        for process in started:
+            process.wait()
+
+
+def uncovered() -> dict[str, str]:
+    """Return the claims that no scenario decides, with the reason, and the liars of no claim."""
+    found = scenario.untried(claims.load())
+    return found | {f"liar {name}": "it breaks no claim of the catalogue" for name in LIARS if not LIARS[name].breaks}
+
+
+def save(found: Selftest, folder: pathlib.Path) -> pathlib.Path:
+    """Write `selftest.json` and `selftest.html` into the folder, and return the page."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = msgspec.json.format(msgspec.json.encode(found), indent=1)
+    (folder / "selftest.json").write_bytes(text + b"\n")
+    page = folder / "selftest.html"
+    shown = html.environment().get_template("selftest.html.j2").render(found=found, uncovered=uncovered())
+    page.write_text(shown, "utf-8")
+    return page

@@ -1,0 +1,92 @@
+"""The suite on trial: a liar is convicted, one that is wrongly labelled is missed, and an accusation is counted."""
+
+import dataclasses
+import os
+
+import msgspec
+import psutil
+import pytest
+from click.testing import CliRunner
+
+from conformance.errors import UsageError
+from conformance.frontend import selftest
+from conformance.frontend.cli import cli
+from conformance.frontend.selftest import Played, Round, Selftest
+from conformance.reference.liars import LIARS
+
+
+def run(*words):
+    return CliRunner().invoke(cli, ["selftest", *words], standalone_mode=False)
+
+
+def read(folder):
+    return msgspec.json.decode((folder / "selftest.json").read_bytes(), type=Selftest)
+
+
+@pytest.mark.spark
+def test_the_reduced_form(tmp_path):
+    """Every one of its liars is convicted, and the honest broker accused of nothing in the same scenarios."""
+    done = run("--quick", "--out", str(tmp_path))
+    found = read(tmp_path)
+    page = (tmp_path / "selftest.html").read_text()
+
+    assert (0, None) == (done.return_value, done.exception), done.output
+    assert set(selftest.REDUCED) == {one.liar for one in found.convicted}
+    assert (5, 5) == (found.asked, len([one for one in found.played if not one.liar]))
+    assert all(one.claim in one.breaks and one.faults >= 1 and one.scenario for one in found.convicted)
+    assert "5 of 5 brokers that lie were convicted" in page
+    assert all(name in page for name in selftest.REDUCED)
+
+
+@pytest.mark.spark
+def test_a_liar_that_no_check_sees_is_missed(tmp_path, monkeypatch):
+    """No kill can show a missing sync, so the label is wrong: as a check would be that cannot fail."""
+    liar = dataclasses.replace(LIARS["confirms-before-sync"], breaks=("SOLCD-ACK-01",), fault="kill")
+    monkeypatch.setattr(selftest, "LIARS", {"confirms-before-sync": liar})
+    monkeypatch.setattr(selftest, "SCRIPTS", (1,))
+    monkeypatch.setattr(selftest, "PROTOCOLS", ("amqp",))
+    done = run("--rounds", "0", "--out", str(tmp_path))
+
+    assert (3, None) == (done.return_value, done.exception), done.output
+    assert ["confirms-before-sync"] == [one.liar for one in read(tmp_path).missed]
+    assert "0 of 1 liars convicted, missed: confirms-before-sync" in done.output
+
+
+def test_liars_are_chosen_by_pattern():
+    found = selftest.chosen_liars(["loses-*", "drops-failed"], reduced=False)
+
+    assert {"loses-the-oldest", "drops-failed"} <= found.keys()
+    assert all(name.startswith("loses-") or name == "drops-failed" for name in found)
+    assert [*selftest.chosen_liars([], reduced=True)] == [name for name in LIARS if name in selftest.REDUCED]
+    with pytest.raises(UsageError, match="unknown liar 'lose-the-oldest'"):
+        selftest.chosen_liars(["lose-the-oldest"], reduced=False)
+
+
+def test_accusations_are_counted(tmp_path):
+    """In the scenario of a liar, and in a whole run; the bound is that of the trials of whole runs."""
+    about = {"does": "", "breaks": (), "fault": "kill", "protocol": "amqp", "scenarios": ("broker-killed",)}
+    rounds = [Round(broker="Mine 1.0", protocol="amqp", trials=150, accused=(), seconds=1.0)] * 2
+    found = Selftest(version="1", machine="2 cores", started="now", asked=1, rounds=rounds)
+    assert (([], 0.00994)) == (found.accusations, pytest.approx(found.most_accusations, abs=1e-5))
+
+    found.played = [Played(liar="", others=("SOLCD-ACK-01",), **about), Played(liar="lies", **about)]
+    found.rounds = [msgspec.structs.replace(rounds[0], accused=("EMS-STEP-04",))]
+    page = selftest.save(found, tmp_path).read_text()
+
+    assert (["EMS-STEP-04", "SOLCD-ACK-01"], 1.0) == (found.accusations, found.most_accusations)
+    assert "Missed: lies." in page
+    assert "An honest broker was accused of EMS-STEP-04, SOLCD-ACK-01." in page
+    assert "the honest broker in broker-killed: ACCUSED of SOLCD-ACK-01" == selftest.line(found.played[0])
+    assert "lies: MISSED by 1 scenarios (kill); 0 s" == selftest.line(found.played[1])
+
+
+def test_the_machine_is_busy_until_the_end(tmp_path):
+    """A process a core and one that writes; none is left, and none outlives a parent that was killed."""
+    with selftest.busy(tmp_path / "written"):
+        children = psutil.Process().children()
+        while not (tmp_path / "written").exists():
+            os.sched_yield()
+        running = [child for child in children if child.is_running()]
+
+    assert len(running) >= 1 + (os.cpu_count() or 1) > 1
+    assert not any(child.is_running() for child in children)
