@@ -308,19 +308,34 @@ def linking(rng):
     return [*(e for _, what in sorted(events, key=lambda timed: timed[0]) for e in what), *there, *crashed(), *again]
 
 
-def test_duckdb_counts_the_same(session, tmp_path):
-    """In random trials."""
-    rng = random.Random(20261121)
+def compared(session, folder, seed):
+    """Return what DuckDB and the judge count in random trials, by anomaly and trial."""
+    rng = random.Random(seed)
     trials = []
     for number, kind in enumerate([history, posting, retiring, storing, linking] * TRIALS):
-        folder = tmp_path / f"t{number}"
-        trials.append(compact(folder, write(folder, kind(rng), record(f"t{number}", f"s{number % 7}"))))
+        place = folder / f"t{number}"
+        trials.append(compact(place, write(place, kind(rng), record(f"t{number}", f"s{number % 7}"))))
     facts = collect_facts(session.spark, trials)
     rows = duckdb.execute(ORACLE, {"files": [str(trial.parquet) for trial in trials], **CODES}).fetchall()
     expected = {(anomaly, trial): offences for anomaly, trial, offences in rows}
     found = {
         (name, trial): facts[trial].offences(name) for trial in facts for name in NAMES if facts[trial].offences(name)
     }
+    return expected, found
+
+
+def test_duckdb_counts_the_same(session, tmp_path):
+    """In random trials."""
+    expected, found = compared(session, tmp_path, 20261121)
 
     assert expected == found
     assert all(sum(name == anomaly for anomaly, _ in found) > 5 for name in NAMES), "too few to compare"
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(50))
+def test_duckdb_counts_the_same_in_ten_thousand_histories(session, tmp_path, seed):
+    """200 of each seed."""
+    expected, found = compared(session, tmp_path, seed)
+
+    assert expected == found
