@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 import conformance
-from conformance import campaign, claims, ledger, processes, scenario
+from conformance import campaign, claims, ledger, paths, processes, scenario
 from conformance.campaign import Campaign, Options, Watcher
 from conformance.errors import UsageError
 from conformance.judge.confidence import bound
@@ -31,7 +31,7 @@ from conformance.judge.rows import Verdict, VerdictRow
 from conformance.judge.spark import JudgeSession
 from conformance.reference.honest import Lie
 from conformance.reference.liars import LIARS
-from conformance.report import html
+from conformance.report import html, site
 from conformance.run.planning import Planned
 
 SEED = 20_240_229
@@ -354,6 +354,8 @@ def save(found: Selftest, folder: pathlib.Path) -> pathlib.Path:
     text = msgspec.json.format(msgspec.json.encode(found), indent=1)
     (folder / "selftest.json").write_bytes(text + b"\n")
     page = folder / "selftest.html"
-    shown = html.environment().get_template("selftest.html.j2").render(found=found, uncovered=uncovered())
-    page.write_text(shown, "utf-8")
+    template = html.environment().get_template("selftest.html.j2")
+    files = {"bugs": paths.fixtures() / "bugs" / "README.md", "power": paths.root() / "docs" / "power.md"}
+    tables = {name: site.markdown(path) for name, path in files.items()}
+    page.write_text(template.render(found=found, uncovered=uncovered(), **tables), "utf-8")
     return page

@@ -10,6 +10,7 @@ import dataclasses
 import itertools
 import json
 import pathlib
+import re
 import shutil
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -27,6 +28,7 @@ from conformance.report.questions import Cell
 
 _COLOURS = {Verdict.HOLDS: "#0f6b3a", Verdict.VIOLATED: "#a11212", Verdict.HARNESS_ERROR: "#5b2a8c"}
 _OTHER_COLOUR = "#7a4d00"
+_BESIDE = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]*\)")
 
 WRITTEN = {"findings": "What was found about brokers", "bugs": "Bugs that brokers once had"}
 """The pages beside the index, by the folder of `fixtures` whose README they show, and their titles."""
@@ -119,10 +121,15 @@ def write(folders: Sequence[pathlib.Path], out: pathlib.Path) -> pathlib.Path:
 
 def _written(name: str, title: str) -> str:
     """Return the page of a list that people wrote in Markdown, with its tables."""
-    text = (paths.fixtures() / name / "README.md").read_text("utf-8")
-    body = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
     page = html.environment().get_template("document.html.j2")
-    return page.render(title=title, body=Markup(body))  # noqa: S704 - our own file, in which HTML is escaped
+    return page.render(title=title, body=markdown(paths.fixtures() / name / "README.md"))
+
+
+def markdown(path: pathlib.Path) -> Markup:
+    """Return a Markdown file of ours as HTML, with its tables, and without links to files beside it."""
+    text = _BESIDE.sub(r"\1", path.read_text("utf-8"))
+    made = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
+    return Markup(made)  # noqa: S704 - our own file, in which HTML is escaped
 
 
 def _reports(folder: pathlib.Path) -> Iterable[pathlib.Path]:
