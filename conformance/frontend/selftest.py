@@ -45,13 +45,7 @@ PROTOCOLS = ("amqp", "stomp", "jms")
 HONEST = ""
 """The name of no liar."""
 
-REDUCED = (
-    "loses-the-oldest",
-    "brings-acknowledged-back",
-    "recovers-half-a-transaction",
-    "accepts-then-rejects",
-    "drops-failed",
-)
+REDUCED = ("loses-the-oldest", "brings-acknowledged-back", "recovers-half-a-transaction")
 """Liars of different guarantees that are convicted within seconds."""
 
 

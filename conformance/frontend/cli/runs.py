@@ -221,7 +221,7 @@ def report_command(folders: tuple[pathlib.Path, ...], out: pathlib.Path) -> int:
 
 
 @cli.command("selftest")
-@click.option("--quick", is_flag=True, help="Five liars and no whole run: about a minute.")
+@click.option("--quick", is_flag=True, help="Three liars and no whole run: under a minute.")
 @click.option("--liar", "patterns", multiple=True, metavar="PATTERN", help="Only these liars, such as 'loses-*'.")
 @click.option(
     "--adapter",
