@@ -13,7 +13,6 @@ from __future__ import annotations
 import atexit
 import concurrent.futures
 import contextlib
-import hashlib
 import logging
 import os
 import pathlib
@@ -25,8 +24,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from conformance import locks, paths
-from conformance.adapters.launch.java import JavaFound, archive_options, find_java
+from conformance import locks
+from conformance.adapters.launch.java import JavaFound, archive_options, archive_path, find_java
 from conformance.errors import JudgeError
 from conformance.ledger import inherited
 
@@ -392,10 +391,8 @@ class ClassArchive:
 
     def __init__(self, java: JavaFound, spark_home: pathlib.Path) -> None:
         jars = sorted(f"{jar.name} {jar.stat().st_mtime_ns}" for jar in (spark_home / "jars").glob("*.jar"))
-        key = "\0".join([str(java.home), java.version, str(spark_home), *jars])
         self._java = java
-        self._folder = paths.cache() / "archives"
-        self._archive = self._folder / f"spark-{hashlib.sha256(key.encode()).hexdigest()[:12]}.jsa"
+        self._archive = archive_path("spark", java, str(spark_home), *jars)
         self._failed = self._archive.with_suffix(".failed")
         self.there = self._archive.exists()
         self._learns = not self.there and not self._failed.exists() and java.major >= _OLDEST_JAVA
@@ -437,7 +434,7 @@ class ClassArchive:
                 self._failed.write_text(f"{failure}\n")
 
     def _prune(self) -> None:
-        by_age = sorted(self._folder.glob("spark-*.jsa"), key=lambda path: path.stat().st_mtime)
+        by_age = sorted(self._archive.parent.glob("spark-*.jsa"), key=lambda path: path.stat().st_mtime)
         for path in by_age[:-ARCHIVES_KEPT]:
             path.unlink()
 

@@ -58,6 +58,12 @@ def find_java(minimum: int = 17) -> JavaFound:
     )
 
 
+def archive_path(name: str, java: JavaFound, *fits: str) -> pathlib.Path:
+    """Return where the cache has a class archive: it fits this Java and `fits`, and its name has a digest of them."""
+    key = "\0".join([str(java.home), java.version, *fits])
+    return paths.cache() / "archives" / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.jsa"
+
+
 def archive_options(java: JavaFound, *archives: pathlib.Path) -> list[str]:
     """Return the JVM option that uses these class archives (AppCDS), or that lets one be made; empty if none is needed.
 
@@ -71,8 +77,7 @@ def _made_base(java: JavaFound) -> list[pathlib.Path]:
     """Return the archive of Java's own classes if the suite makes it: once, in 2 s, 14 MB."""
     if java.major < _UPON_ANOTHER or any(java.home.glob("lib/server/classes*.jsa")):
         return []
-    key = "\0".join([str(java.home), java.version])
-    made = paths.cache() / "archives" / f"java-{hashlib.sha256(key.encode()).hexdigest()[:12]}.jsa"
+    made = archive_path("java", java)
     with contextlib.suppress(OSError, subprocess.TimeoutExpired), locks.locked(made):
         if not made.exists():
             draft = made.with_suffix(".draft")

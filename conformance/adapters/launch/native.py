@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import hashlib
 import os
 import pathlib
 import shutil
@@ -14,7 +13,6 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Self
 
-from conformance import paths
 from conformance.adapters.credentials import Access
 from conformance.adapters.distribution import debian
 from conformance.adapters.distribution.fetch import not_installed, version_differs
@@ -22,7 +20,7 @@ from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.settings import EffectiveSettings, unheeded
 from conformance.adapters.interface import READY_QUEUE, DepthProbe, JournalFiles
 from conformance.adapters.launch import ports, queue_declaration
-from conformance.adapters.launch.java import archive_options, find_java
+from conformance.adapters.launch.java import archive_options, archive_path, find_java
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, make_plan
 from conformance.adapters.launch.process_tree import MARK, Tree, name_of
 from conformance.adapters.launch.readiness import Readiness, WrongProtocolError
@@ -396,9 +394,8 @@ def class_archive_option(source: BrokerSource, stock: EffectiveSettings, ledger:
     if source.file.java is None or not source.file.java.archive:
         return ""
     java = find_java(source.file.java.minimum)
-    key = "\0".join([str(java.home), java.version, str(source.home), *source.file.start.environment.values()])
-    name = f"{source.file.name}-{source.version}-{hashlib.sha256(key.encode()).hexdigest()[:12]}.jsa"
-    target = paths.cache() / "archives" / name
+    fits = [str(source.home), *source.file.start.environment.values()]
+    target = archive_path(f"{source.file.name}-{source.version}", java, *fits)
     if any(character.isspace() for character in str(target)):
         return ""  # start scripts split their JVM options at blanks
     failed = target.with_suffix(".failed")
