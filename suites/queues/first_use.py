@@ -1,11 +1,10 @@
 """The broker dies in the first second of a queue."""
 
-from conformance.scenario import Check, Liar, scenario, weakened
-from conformance.scenario.script import SETTLE, Between, Consume, Kill, Nth, PowerLoss, Publish, Restart, Together
+from conformance.scenario import Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Between, Consume, Kill, Nth, Publish, Restart, Together
 
 SOON = Publish(50_000, window=20, until=Kill(Nth("confirm", Between(1, 60))))
 LOST = Check("lost", exposure="confirmed", control=Liar("loses-the-last-batch"))
-NOT_SYNCED = Check("lost", exposure="confirmed", control=weakened(sync_non_transactional=False, journal_buffer_ms=500))
 
 
 @scenario
@@ -20,21 +19,6 @@ class BrokerKilledSoonAfterDeclaration:
     queue = {"fresh": True}
     steps = (SOON, Restart(), *SETTLE)
     decides = {"SOLCD-ACK-01": LOST, "RMQ-DUR-01": LOST, "RMQ-QQ-01": LOST}
-
-
-@scenario
-class PowerLostSoonAfterDeclaration:
-    """The suite declares the queue, a publisher sends at once, and at one of the first confirms the power goes.
-
-    Only for a broker whose queues are declared while it runs. What was confirmed must be there, and so must its queue:
-    a message on the disk is lost if nothing there says which queue it is in.
-    """
-
-    mode = "async_ack"
-    thorough = True
-    queue = {"fresh": True}
-    steps = (Publish(50_000, window=20, until=PowerLoss(Nth("confirm", Between(1, 60)))), Restart(), *SETTLE)
-    decides = {"EXPECT-SYNC-01": NOT_SYNCED, "RMQ-CONF-01": NOT_SYNCED}
 
 
 @scenario
