@@ -177,18 +177,15 @@ def _played(name: str, liar: Lie) -> Played:
     began = time.monotonic()
     broken = [claims.load().claims[claim] for claim in liar.breaks]
     over = [word for word in PROTOCOLS if any(claims.spoken(claim, word, bundled=True) for claim in broken)]
+    played = functools.partial(Played, liar=name, does=liar.does, breaks=liar.breaks, fault=liar.fault)
+    protocol = ""
     scripts: tuple[str, ...] = ()
     for most, required, protocol in itertools.product(SCRIPTS, ((), liar.breaks), over):
         choose = functools.partial(_fitting, name, liar.fault, most)
         rows, scripts = _rows(name, liar, liar.breaks, protocol, required, choose)
         shown = [row for row in rows if row.verdict is Verdict.VIOLATED]
-        if own := [row for row in shown if row.claim in liar.breaks]:
-            best = own[0]
-            return Played(
-                liar=name,
-                does=liar.does,
-                breaks=liar.breaks,
-                fault=liar.fault,
+        if best := next((row for row in shown if row.claim in liar.breaks), None):
+            return played(
                 protocol=protocol,
                 scenarios=scripts,
                 claim=best.claim,
@@ -198,23 +195,15 @@ def _played(name: str, liar: Lie) -> Played:
                 others=tuple(sorted({row.claim for row in shown} - {*liar.breaks})),
                 seconds=time.monotonic() - began,
             )
-    return Played(
-        liar=name,
-        does=liar.does,
-        breaks=liar.breaks,
-        fault=liar.fault,
-        protocol=over[-1] if over else "",
-        scenarios=scripts,
-        seconds=time.monotonic() - began,
-    )
+    return played(protocol=protocol, scenarios=scripts, seconds=time.monotonic() - began)
 
 
 def _honest(convicted: Played, liar: Lie) -> Played:
     """Play the honest broker in the scenario that convicted a liar, with the same claim required."""
     began = time.monotonic()
     alone = convicted.scenario if convicted.scenario in convicted.scenarios else convicted.scenarios[0]
-    choose = functools.partial(_subject, alone)
-    rows, scripts = _rows(HONEST, liar, (convicted.claim,), convicted.protocol, (convicted.claim,), choose)
+    claim = (convicted.claim,)
+    rows, scripts = _rows(HONEST, liar, claim, convicted.protocol, claim, lambda _: (alone,))
     return Played(
         liar=HONEST,
         does="It keeps its word.",
@@ -233,15 +222,20 @@ def _rows(
     chosen: Sequence[str],
     protocol: str,
     required: Sequence[str],
-    choose: Callable[[Sequence[Planned]], list[Planned]],
+    choose: Callable[[Sequence[Planned]], Sequence[str]],
 ) -> tuple[list[VerdictRow], tuple[str, ...]]:
-    """Record and judge; return the rows that had a trial, and the scenarios."""
+    """Record and judge the subject in the scenarios that `choose` takes of the plan, `TRIALS` of each.
+
+    Return the rows that had a trial, and the scenarios.
+    """
     words = [*([f"liar={name}"] if name else []), *([f"profile={liar.needs}"] if liar.needs != "standard" else [])]
     with tempfile.TemporaryDirectory(prefix="conformance-selftest-") as folder:
         made = prepared(words, chosen, pathlib.Path(folder) / "run", protocol=protocol, required=required)
-        made = dataclasses.replace(made, chosen=tuple(choose(made.trials)))
-        scripts = tuple(dict.fromkeys(each.script.id for each in made.chosen))
-        rows = campaign.execute(made, Watcher()).rows if scripts else ()
+        planned = made.trials
+        scripts = tuple(choose(planned))
+        subject = [each for each in planned if each.arm == "subject" and each.index <= TRIALS]
+        made = dataclasses.replace(made, chosen=tuple(each for each in subject if each.script.id in scripts))
+        rows = campaign.execute(made, Watcher()).rows if made.chosen else ()
         return [row for row in rows if row.trials], scripts
 
 
@@ -269,12 +263,8 @@ def prepared(
     )
 
 
-def _subject(script: str, planned: Sequence[Planned]) -> list[Planned]:
-    return [each for each in planned if each.arm == "subject" and each.script.id == script and each.index <= TRIALS]
-
-
-def _fitting(name: str, fault: str, most: int, planned: Sequence[Planned]) -> list[Planned]:
-    """Return the subject's trials of the first scenarios with its fault; of any where none has it.
+def _fitting(name: str, fault: str, most: int, planned: Sequence[Planned]) -> list[str]:
+    """Return the first scenarios with the liar's fault; any where none has it.
 
     Those that have the liar as a control come first.
     Counter-example: a full disk is no fault that a failed sync could stand for.
@@ -283,8 +273,7 @@ def _fitting(name: str, fault: str, most: int, planned: Sequence[Planned]) -> li
     subject = [each for each in planned if each.arm == "subject"]
     subject.sort(key=lambda each: each.script.id not in own)
     fitting = [each for each in subject if each.script.id in own or _shows(each, fault)] or subject
-    scenarios = list(dict.fromkeys(each.script.id for each in fitting))[:most]
-    return [each for each in fitting if each.script.id in scenarios and each.index <= TRIALS]
+    return list(dict.fromkeys(each.script.id for each in fitting))[:most]
 
 
 def _shows(planned: Planned, fault: str) -> bool:
