@@ -80,7 +80,7 @@ def substitute(check: Check, kind: Kind, fault: str, launcher: str, protocol: st
     if not given_up.isdisjoint(weakens) and control.widened_by in ("", *weakens):
         return check
     if control.widened_by and check.anomaly in _LOSSES and STORES in weakens and not control.journal:
-        return dataclasses.replace(check, control=Weakened(((STORES, False),), control.trials))
+        return dataclasses.replace(check, control=Weakened(((STORES, False),)))
     return _lying(check, fault)
 
 

@@ -169,16 +169,18 @@ def weakened(*, trials: int = TRIALS, waits_for_liveness: bool = False, **settin
 
 
 SYNC_OFF = dataclasses.replace(
-    weakened(sync_non_transactional=False, sync_transactional=False, journal_buffer_ms=500),
+    weakened(trials=5, sync_non_transactional=False, sync_transactional=False, journal_buffer_ms=500),
     widened_by="journal_buffer_ms",
 )
 """The strong control of claims about stored messages: answers leave before the journal is written, and the buffer of
-half a second makes the loss window wide enough for a kill, which the page cache survives."""
+half a second makes the loss window wide enough for a kill, which the page cache survives.
 
-SYNC_OFF_SLOWLY = dataclasses.replace(SYNC_OFF, trials=5)
-"""The same where little is written: one message, or one transaction, at a time. Now and then (1 kill in 22, Artemis
-2.56.0) the half-second flush falls between the last confirm and the kill, and nothing is lost. Five trials bear one
-such miss: q stays below 0.05 at 4 of 5."""
+Now and then (1 kill in 22, Artemis 2.56.0) that buffer is written between the last answer and the kill, and nothing is
+lost. Five trials bear one such miss: q stays below 0.05 at 4 of 5. Three do not: on a slow machine the bundled broker
+failed in 2 of 3 after acknowledgements."""
+
+SYNC_OFF_IN_ROUNDS = dataclasses.replace(SYNC_OFF, trials=TRIALS)
+"""The same where a trial holds several kills: it fails if one of them loses anything, so it misses none."""
 
 
 @dataclasses.dataclass(frozen=True)
