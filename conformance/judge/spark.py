@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from conformance import locks
 from conformance.adapters.launch.java import JavaFound, archive_options, archive_path, find_java
-from conformance.errors import JudgeError
+from conformance.errors import ConformanceError, JudgeError
 from conformance.ledger import inherited
 
 if TYPE_CHECKING:
@@ -63,9 +63,12 @@ def _nothing(_: str) -> None:
 
 
 class Gateway:
-    """The JVM: a child in its own process session, so that Ctrl-C reaches Python first; closing its stdin ends it."""
+    """The JVM: a child in its own process session, so that Ctrl-C reaches Python first; closing its stdin ends it.
 
-    def __init__(self) -> None:
+    `awaits_session`: it was started before anyone asked for a session, and the next local one takes it.
+    """
+
+    def __init__(self, *, awaits_session: bool = False) -> None:
         import pyspark.find_spark_home as home
 
         java = find_java(17)
@@ -103,16 +106,17 @@ class Gateway:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, start_new_session=True
             )
+        self.awaits_session = awaits_session
         self._in_use = False
         RUNNING.add(self)
 
     def session(self, master: str) -> SparkSession:
+        from pyspark.sql import SparkSession  # half a second, while the JVM starts
+
         port, secret = self._wait()
         self._in_use = True
         quieten_py4j()
         with _variables(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret, PYSPARK_PYTHON=sys.executable):
-            from pyspark.sql import SparkSession
-
             builder = SparkSession.builder.master(master).appName(NAME)
             for key, value in _settings(self.folder, master).items():
                 builder = builder.config(key, value)
@@ -172,6 +176,17 @@ def stop_all() -> None:
 
 
 atexit.register(stop_all)
+
+
+def start_jvm() -> Callable[[], None]:
+    """Start the JVM of the next local session already, and return what ends it; without an error if it cannot start.
+
+    Does nothing where a JVM of this process runs: PySpark allows no second one.
+    """
+    with contextlib.suppress(ConformanceError, OSError):
+        if not RUNNING:
+            return Gateway(awaits_session=True).stop
+    return lambda: None
 
 
 def quieten_py4j() -> None:
@@ -290,7 +305,8 @@ class JudgeSession:
 
     @classmethod
     def _local(cls, master: str) -> JudgeSession:
-        gateway = Gateway()
+        gateway = next((each for each in RUNNING if each.awaits_session), None) or Gateway()
+        gateway.awaits_session = False
         try:
             return cls(gateway.session(master), gateway)
         except BaseException:

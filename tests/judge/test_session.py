@@ -128,6 +128,28 @@ def test_stopped_while_it_starts(python):
     assert gone(pid)
 
 
+def test_a_jvm_that_was_started_before_its_session(python):
+    """It is the one of the next session. One that nobody has used ends too."""
+    process = python(
+        "from conformance.judge import spark\n"
+        "end = spark.start_jvm()\n"
+        "(early,) = spark.RUNNING\n"
+        "spark.start_jvm()\n"
+        "session = spark.JudgeSession.start()\n"
+        "print(early._process.pid, early.folder, flush=True)\n"
+        "print(session._gateway is early, spark.RUNNING == {early})\n"
+        "session.stop()\nend()\n"
+        "unused = spark.start_jvm()\n"
+        "(early,) = spark.RUNNING\nunused()\n"
+        "print(early._process.poll() is not None, spark.RUNNING)"
+    )
+    pid, folder = ready(process)
+    output, errors = ended(process)
+
+    assert ("True True\nTrue set()\n", "") == (output, errors)
+    assert (True, False) == (gone(pid), folder.exists())
+
+
 @pytest.fixture
 def unfiltered():
     """The root's log without the filters that a session of another test has left there."""

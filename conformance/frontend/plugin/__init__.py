@@ -62,6 +62,15 @@ def pytest_configure(config: pytest.Config) -> None:
     """Check every option, and load heavy modules only with `--adapter`."""
     if config.getoption("conformance_adapter", None) is None:
         return
+    if _judges(config):
+        from conformance.judge.spark import start_jvm
+
+        config.add_cleanup(start_jvm())  # two seconds, while pytest collects
     from conformance.frontend.plugin.front import Front
 
     config.pluginmanager.register(Front(config, config.stash.get(_CHOSEN, "no")), "conformance-front")
+
+
+def _judges(config: pytest.Config) -> bool:
+    """Whether this process judges a run: with xdist that is the controller, once the workers have ended."""
+    return not (config.option.collectonly or hasattr(config, "workerinput") or config.getoption("tx", None))
