@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -18,6 +19,7 @@ from conformance.judge.input.packing import Compacted, compact_all
 from conformance.judge.plan import course, exposures, facts, groups, relations
 from conformance.judge.plan.facts import TrialFacts
 from conformance.judge.rows import Course, Judgement, Verdict, VerdictRow, Witness
+from conformance.judge.spark import choose_code
 from conformance.judge.tally import ClaimEvidence
 from conformance.records import Checksum
 from conformance.scenario import Scenario
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from conformance.judge.spark import JudgeSession, StartingSession
+
+Result = TypeVar("Result")
 
 TIMELINE = 200
 """At most so many events of one timeline."""
@@ -57,8 +61,16 @@ def judge(
     found = folder.read(run_dir, remembered.checksum)
     exposures.check_names(rules.names_used(scenarios.values()))
     compacted = compact_all(found.trials, found.runs, remembered.checksum)
+    new = [trial for trial in compacted if trial.parquet is not None and trial.record.trial not in remembered.courses]
+    if new:
+        choose_code(session.spark, sum(trial.events for trial in new))
     evidence = ClaimEvidence(
-        found.run, [trial.record for trial in compacted], _facts(session, compacted, scenarios, remembered)
+        found.run,
+        [trial.record for trial in compacted],
+        beside(
+            lambda: _facts(session, compacted, scenarios, remembered),
+            lambda: remembered.courses.update(collect_courses(session.spark, new) if new else {}),
+        ),
     )
     rows = rules.rows(catalogue, scenarios, evidence, untried or {})
     rows = _with_timelines(session, rows, compacted, evidence.facts)
@@ -67,8 +79,20 @@ def judge(
         rows=tuple(row for row in rows if not rules.is_self_check(row)),
         self_checks=tuple(row for row in rows if rules.is_self_check(row)),
         trials=tuple(evidence.trials),
-        courses=_courses(session, compacted, remembered),
+        courses=tuple(remembered.courses[trial.record.trial] for trial in compacted if trial.parquet is not None),
     )
+
+
+def beside(job: Callable[[], Result], other: Callable[[], object]) -> Result:
+    """Return what the job returns. The other runs beside it: a plan of a few trials keeps one core busy."""
+    pool = ThreadPoolExecutor(1)
+    try:
+        begun = pool.submit(other)
+        done = job()
+        begun.result()
+        return done
+    finally:
+        pool.shutdown(wait=False)  # after Ctrl-C, the end of the JVM ends it
 
 
 class Remembered:
@@ -126,17 +150,6 @@ def _facts(
     for trial_ids in names.values():
         remembered.keep(trial_ids, found)
     return found
-
-
-def _courses(
-    session: JudgeSession | StartingSession, trials: Sequence[Compacted], remembered: Remembered
-) -> tuple[Course, ...]:
-    """Return the course of each trial that is not void; Spark is asked about those that are not remembered."""
-    whole = [trial for trial in trials if trial.parquet is not None]
-    new = [trial for trial in whole if trial.record.trial not in remembered.courses]
-    if new:
-        remembered.courses |= collect_courses(session.spark, new)
-    return tuple(remembered.courses[trial.record.trial] for trial in whole)
 
 
 def collect_courses(spark: SparkSession, trials: Sequence[Compacted]) -> dict[str, Course]:

@@ -71,7 +71,7 @@ class Counted:
 
 
 def test_a_growing_run_judges_what_was_added(session, tmp_path):
-    """The rows are those of a run that is judged once; Spark is asked twice, for facts and courses, about what grew."""
+    """The rows are those of a run that is judged once; Spark is asked thrice, how to run, for facts and for courses, about what grew."""
     catalogue = claims.load()
     scripts = scenario.load(catalogue)
     remembered, counted = Remembered(), Counted(session)
@@ -87,15 +87,15 @@ def test_a_growing_run_judges_what_was_added(session, tmp_path):
     add("subject.1", KILL)
     add("control.1", KILL, "control", scenario.SYNC_OFF.label)
     first = judged(counted, remembered)
-    assert (2, first) == (counted.asked, judged(counted, remembered))
-    assert 2 == counted.asked
+    assert (3, first) == (counted.asked, judged(counted, remembered))
+    assert 3 == counted.asked
 
     add("other.1", "broker-killed-while-sending-one-by-one")
-    assert (judged(session), 4) == (judged(counted, remembered), counted.asked)
+    assert (judged(session), 6) == (judged(counted, remembered), counted.asked)
 
     add("subject.2", KILL)
     grown = judged(counted, remembered)
-    assert (2, 6) == (row(grown).trials, counted.asked)
+    assert (2, 9) == (row(grown).trials, counted.asked)
     assert judged(session) == grown
 
 

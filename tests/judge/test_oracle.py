@@ -35,6 +35,7 @@ from judge_words import (
 from conformance.history import Op, Phase
 from conformance.judge.input.link_frames import CARRIES
 from conformance.judge.input.packing import OP_CODE, PHASE_CODE, compact
+from conformance.judge.spark import INTERPRETED, choose_code
 from conformance.judge.verdict import collect_facts
 
 pytestmark = pytest.mark.spark
@@ -308,8 +309,9 @@ def linking(rng):
     return [*(e for _, what in sorted(events, key=lambda timed: timed[0]) for e in what), *there, *crashed(), *again]
 
 
-def compared(session, folder, seed):
-    """Return what DuckDB and the judge count in random trials, by anomaly and trial."""
+def compared(session, folder, seed, events=0):
+    """Return what DuckDB and the judge count in random trials, by anomaly and trial; the plan is one for `events`."""
+    choose_code(session.spark, events)
     rng = random.Random(seed)
     trials = []
     for number, kind in enumerate([history, posting, retiring, storing, linking] * TRIALS):
@@ -324,9 +326,10 @@ def compared(session, folder, seed):
     return expected, found
 
 
-def test_duckdb_counts_the_same(session, tmp_path):
+@pytest.mark.parametrize("events", [0, INTERPRETED + 1], ids=["interpreted", "compiled"])
+def test_duckdb_counts_the_same(session, tmp_path, events):
     """In random trials."""
-    expected, found = compared(session, tmp_path, 20261121)
+    expected, found = compared(session, tmp_path, 20261121, events)
 
     assert expected == found
     assert all(sum(name == anomaly for anomaly, _ in found) > 5 for name in NAMES), "too few to compare"
