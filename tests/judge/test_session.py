@@ -129,7 +129,7 @@ def test_stopped_while_it_starts(python):
 
 
 def test_a_jvm_that_was_started_before_its_session(python):
-    """It is the one of the next session. One that nobody has used ends too."""
+    """It is the one of the next session. An unused one ends by the function that its start returned."""
     process = python(
         "from conformance.judge import spark\n"
         "end = spark.start_jvm()\n"
