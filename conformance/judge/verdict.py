@@ -79,7 +79,7 @@ def judge(
         rows=tuple(row for row in rows if not rules.is_self_check(row)),
         self_checks=tuple(row for row in rows if rules.is_self_check(row)),
         trials=tuple(evidence.trials),
-        courses=tuple(remembered.courses[trial.record.trial] for trial in compacted if trial.parquet is not None),
+        courses=tuple(filter(None, (remembered.courses.get(trial.record.trial) for trial in compacted))),
     )
 
 
@@ -103,7 +103,7 @@ class Remembered:
 
     def __init__(self) -> None:
         self._facts: dict[frozenset[str], dict[str, TrialFacts]] = {}
-        self.courses: dict[str, Course] = {}
+        self.courses: dict[str, Course | None] = {}
         self._checksums: dict[pathlib.Path, tuple[tuple[int, ...], Checksum]] = {}
 
     def checksum(self, path: pathlib.Path) -> Checksum:
@@ -152,10 +152,11 @@ def _facts(
     return found
 
 
-def collect_courses(spark: SparkSession, trials: Sequence[Compacted]) -> dict[str, Course]:
-    """Return the course of every trial that is not void, by id, in one job."""
-    paths = [str(trial.parquet) for trial in trials if trial.parquet is not None]
-    return course.from_rows(_collect(lambda: course.courses(spark, paths)))
+def collect_courses(spark: SparkSession, trials: Sequence[Compacted]) -> dict[str, Course | None]:
+    """Return the course of every trial that is not void, by id, in one job; None if it has no message and no fault."""
+    paths = {trial.record.trial: str(trial.parquet) for trial in trials if trial.parquet is not None}
+    found = course.from_rows(_collect(lambda: course.courses(spark, list(paths.values()))))
+    return {trial: found.get(trial) for trial in paths}
 
 
 def collect_facts(

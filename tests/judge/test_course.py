@@ -1,9 +1,10 @@
 """The course of a trial: what happened in each of fifty equal parts of its time."""
 
 import pytest
-from judge_histories import MS, write
+from judge_histories import MS, close, record, write
 from judge_words import of, pause
 
+from conformance import claims, judge, scenario
 from conformance.history import Op, Phase
 from conformance.judge.input.packing import compact
 from conformance.judge.plan import course
@@ -73,3 +74,12 @@ def test_a_trial_of_one_moment(drawn):
     found = drawn(of("publisher-1", Op.SEND, Phase.INVOKE, "p1:1"))
 
     assert ({0: 1}, 0.0, 0) == (at(found.sent), found.seconds, found.faults)
+
+
+def test_a_trial_without_messages_and_faults(session, tmp_path):
+    """It has no course, and its folder is judged all the same: a client that only asks for sessions sends nothing."""
+    write(tmp_path / "trials" / "t", of("asker-1", Op.ASK, Phase.OK, "p9:1", detail="a session"), record("t", "session-in-each-mode"))
+    close(tmp_path)
+    catalogue = claims.load()
+
+    assert () == judge.judge(tmp_path, catalogue, scenario.load(catalogue), session).courses
