@@ -78,7 +78,11 @@ def test_a_trial_of_one_moment(drawn):
 
 def test_a_trial_without_messages_and_faults(session, tmp_path):
     """It has no course, and its folder is judged all the same: a client that only asks for sessions sends nothing."""
-    write(tmp_path / "trials" / "t", of("asker-1", Op.ASK, Phase.OK, "p9:1", detail="a session"), record("t", "session-in-each-mode"))
+    write(
+        tmp_path / "trials" / "t",
+        of("asker-1", Op.ASK, Phase.OK, "p9:1", detail="a session"),
+        record("t", "session-in-each-mode"),
+    )
     close(tmp_path)
     catalogue = claims.load()
 
