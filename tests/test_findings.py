@@ -17,7 +17,7 @@ from conformance.faults.disk import injection
 from conformance.faults.power import image
 from conformance.ledger import RUN_VARIABLE, Ledger
 
-RABBITMQ = adapters.find("rabbitmq")
+RABBITMQ, RABBITMQ_4 = adapters.find("rabbitmq"), adapters.find("rabbitmq@4.3.6")
 
 SAID = {
     "artemis_acknowledgement_unanswered.py": [
@@ -92,6 +92,8 @@ STARTED_THERE = {
 }
 """Scripts that start RabbitMQ themselves."""
 
+ON_RABBITMQ_4 = {"rabbitmq_confirms_before_sync.py": ["100 confirmed one by one; 0 calls that sync in that time"]}
+
 FULL = '{"durable": true, "arguments": {"x-max-length": 3, "x-overflow": "reject-publish"}}'
 """A queue of RabbitMQ that refuses the fourth message."""
 
@@ -123,7 +125,17 @@ ON_OPENMQ = {
 }
 
 OF_ITS_DISK = {**ON_A_FULL_DISK, **AFTER_A_POWER_LOSS}
-EVERY = [*SAID, *THROUGH_ITS_CLIENT, *OF_ITS_DISK, *ON_RABBITMQ, *STARTED_THERE, *ON_QPID, *ON_OPENMQ, *BY_CHANCE]
+EVERY = [
+    *SAID,
+    *THROUGH_ITS_CLIENT,
+    *OF_ITS_DISK,
+    *ON_RABBITMQ,
+    *ON_RABBITMQ_4,
+    *STARTED_THERE,
+    *ON_QPID,
+    *ON_OPENMQ,
+    *BY_CHANCE,
+]
 
 
 def test_every_script_has_its_words():
@@ -214,6 +226,21 @@ def test_reproduced_on_rabbitmq(prepared):
         seen[name] = [line.replace(address, "BROKER") for line in said(name, address, queue)]
 
     assert (201, ON_RABBITMQ) == (status, seen)
+
+
+@pytest.mark.full
+@pytest.mark.skipif(bool(injection.cannot()), reason=injection.cannot())
+@pytest.mark.skipif(bool(fetch.not_installed(RABBITMQ_4.file)), reason=fetch.not_installed(RABBITMQ_4.file))
+def test_reproduced_on_rabbitmq_4(prepared):
+    """Traced from outside: classic queues, as they are by default."""
+    broker = prepared(RABBITMQ_4, "a")
+    broker.start()
+    (pid,) = (
+        pid for pid in broker.processes() if (pathlib.Path("/proc") / str(pid) / "comm").read_text() == "beam.smp\n"
+    )
+    address = "{}:{}".format(*broker.endpoint("amqp"))
+
+    assert ON_RABBITMQ_4 == {name: said(name, address, "/queues/a", str(pid)) for name in ON_RABBITMQ_4}
 
 
 @pytest.mark.full
