@@ -177,15 +177,21 @@ def summary(spark: SparkSession, paths: Sequence[str], count: int, used: Iterabl
 
     Columns: trial, queue, failing, class; then the aggregates of `per_trial` if `failing` is empty, else of a failure.
     """
-    stages, exploded, counted = _stages(used)
-    event, event_windows, message, *rest = stages
+    used = tuple(used)
+    _, exploded, counted = _stages(used)
+    rows = _with(messages(spark, paths, count, used), exploded)
+    return _grouped(rows, ("trial", *_TEXTS, "queue", "failing", "class"), counted)
+
+
+def messages(spark: SparkSession, paths: Sequence[str], count: int, used: Iterable[Check]) -> DataFrame:
+    """Return a row for each message (`is_message`) with the columns of these checks, and rows of what is about none."""
+    event, event_windows, message, *rest = _stages(used)[0]
     # A column that no window names is not carried through the sorts of the windows.
     named = _words(event_windows.values())
     early = {name: sql for name, sql in event.items() if name in named}
     late = {name: sql for name, sql in event.items() if name not in named}
     placed = _with(_with(_with(events(spark, paths, count), early), event_windows), late)
-    messages = functools.reduce(_with, rest, _grouped(placed, _KEYS, message))
-    return _grouped(_with(messages, exploded), ("trial", *_TEXTS, "queue", "failing", "class"), counted)
+    return functools.reduce(_with, rest, _grouped(placed, _KEYS, message))
 
 
 def _pruned(stages: Sequence[Mapping[str, str]], finally_: Iterable[str]) -> list[dict[str, str]]:
