@@ -281,15 +281,16 @@ def diff_command(before: pathlib.Path, after: pathlib.Path) -> int:
     conformance diff site/artemis/2.44.0/amqp/report.json site/artemis/2.56.0/amqp/report.json
 
     The exit code is 1 if AFTER violates a claim that BEFORE does not violate, and 2 if it leaves a claim undecided or
-    untried that BEFORE has decided.
+    untried that BEFORE has decided. Where a run has counterexamples, the rates are compared by Fisher's exact test.
     """
+    from conformance.report import rates
     from conformance.report.expectations import Expected, read_report
 
     reports = [read_report(path) for path in (before, after)]
     found = Expected(baseline=reports[0]).of(reports[1].judgement)
     for word, run in zip(("before", "after"), (report.run for report in reports), strict=True):
         say(f"{word}: {run.product} over {run.over}, {run.started}")
-    for line in found.lines or ["no claim has another answer"]:
+    for line in [*(found.lines or ["no claim has another answer"]), *rates.lines(*reports)]:
         say(line)
     say(f"exit code {found.exit_code.value}: {found.expectations.means}")
     return found.exit_code

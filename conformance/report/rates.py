@@ -1,0 +1,159 @@
+"""Compare how often two runs of one broker saw a claim violated, and say what could have been seen.
+
+The unit is the effective fault, as in every verdict. Faults are compared only of one claim in one scenario, over the
+same protocol and client, with equal settings and acknowledgement mode. No exit code comes from here: a counterexample
+needs no test.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+
+from conformance.judge.reasons import count_faults
+from conformance.judge.rows import Verdict, VerdictRow
+from conformance.report.model import Report
+
+LEVEL = 0.05
+"""A difference counts if chance alone shows such a one, or a rarer one, at most so often."""
+
+_Z = 1.959964
+"""The normal quantile of a two-sided interval of 95 %."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Counted:
+    """How many of a number of faults offended."""
+
+    offended: int
+    faults: int
+
+    @property
+    def rate(self) -> float:
+        return self.offended / self.faults
+
+
+Pair = tuple[Counted, Counted]
+"""Before and after."""
+
+
+def fisher(strata: Sequence[Pair]) -> float:
+    """Return the two-sided p of Fisher's exact test, of all strata together.
+
+    Given the offences of each stratum in all, how they fall before and after is hypergeometric; the sum over strata has
+    the convolution of these. Source: Fisher 1935; of strata, Zelen 1971.
+
+    >>> round(fisher([(Counted(8, 10), Counted(1, 6))]), 4)
+    0.035
+    >>> fisher([(Counted(0, 3), Counted(0, 3))])
+    1.0
+    """
+    chances = {0: 1.0}
+    for before, after in strata:
+        one = _hypergeometric(before.faults, after.faults, before.offended + after.offended)
+        summed: dict[int, float] = {}
+        for total, chance in chances.items():
+            for offended, more in one.items():
+                summed[total + offended] = summed.get(total + offended, 0.0) + chance * more
+        chances = summed
+    seen = chances[sum(after.offended for _, after in strata)]
+    return min(1.0, sum(chance for chance in chances.values() if chance <= seen * (1 + 1e-9)))
+
+
+def _hypergeometric(before: int, after: int, offended: int) -> dict[int, float]:
+    """Return the chance of each number of offences after."""
+    ways = math.comb(before + after, offended)
+    least, most = max(0, offended - before), min(after, offended)
+    return {n: math.comb(after, n) * math.comb(before, offended - n) / ways for n in range(least, most + 1)}
+
+
+def holm(ps: Sequence[float]) -> list[float]:
+    """Return the adjusted p of each test: of m tests the smallest p counts m times, the next m - 1 times, and so on.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    adjusted, least = [0.0] * len(ps), 0.0
+    for rank, place in enumerate(sorted(range(len(ps)), key=ps.__getitem__)):
+        least = max(least, min(1.0, (len(ps) - rank) * ps[place]))
+        adjusted[place] = least
+    return adjusted
+
+
+def newcombe(before: Counted, after: Counted) -> tuple[float, float]:
+    """Return the interval (95 %) of the difference of two rates, from their Wilson intervals.
+
+    Source: Newcombe 1998, method 10.
+
+    >>> [round(end, 4) for end in newcombe(Counted(48, 80), Counted(56, 70))]
+    [0.0524, 0.3339]
+    """
+    (low_before, high_before), (low_after, high_after) = _wilson(before), _wilson(after)
+    difference = after.rate - before.rate
+    return (
+        difference - math.hypot(after.rate - low_after, high_before - before.rate),
+        difference + math.hypot(high_after - after.rate, before.rate - low_before),
+    )
+
+
+def _wilson(one: Counted) -> tuple[float, float]:
+    n, rate = one.faults, one.rate
+    middle, half = rate + _Z**2 / (2 * n), _Z * math.sqrt(rate * (1 - rate) / n + _Z**2 / (4 * n**2))
+    return tuple(max(0.0, min(1.0, end / (1 + _Z**2 / n))) for end in (middle - half, middle + half))  # type: ignore[return-value]
+
+
+def least_difference(before: Counted, faults: int, level: float) -> float | None:
+    """Return the smallest rise or fall of the rate that so many faults after could have told; None if none could.
+
+    >>> least_difference(Counted(0, 3), 3, LEVEL), least_difference(Counted(0, 30), 30, LEVEL)
+    (None, 0.2)
+    """
+    told = (Counted(offended, faults) for offended in range(faults + 1))
+    found = [abs(after.rate - before.rate) for after in told if fisher([(before, after)]) <= level]
+    return min(found, default=None)
+
+
+def lines(before: Report, after: Report) -> Iterator[str]:
+    """Yield a line for each claim and scenario in which either run saw an offence, and what the others say together."""
+    pairs = _pairs(before, after)
+    claims = list(dict.fromkeys(row.claim for row, pair in pairs if any(each.offended for each in pair)))
+    tested = [fisher([pair for row, pair in pairs if row.claim == claim]) for claim in claims]
+    adjusted = dict(zip(claims, holm(tested), strict=True))
+    for row, pair in pairs:
+        if any(each.offended for each in pair):
+            yield f"{row.claim} in {row.scenario}: {_words(row, pair, adjusted[row.claim], LEVEL / len(claims))}"
+    if clean := sum(not any(each.offended for each in pair) for _, pair in pairs):
+        yield f"checks of equal settings with no counterexample in either run: {clean}"
+
+
+def _words(row: VerdictRow, pair: Pair, p: float, level: float) -> str:
+    before, after = pair
+    low, high = newcombe(before, after)
+    counts = f"{before.offended} of {count_faults(row.fault, before.faults)}, now {after.offended} of {after.faults}"
+    found = f"p = {p:.2g}, 95 %: {low:+.0%} to {high:+.0%}"
+    if p <= LEVEL:
+        return f"{counts}: {'more' if after.rate > before.rate else 'less'} often ({found})"
+    least = least_difference(before, after.faults, level)
+    could = "so few could show none" if least is None else f"one of {least:.0%} could have been"
+    return f"{counts}: no difference is shown, {could} ({found})"
+
+
+def _pairs(before: Report, after: Report) -> list[tuple[VerdictRow, Pair]]:
+    """Return the rows of both that may be compared: the row after, and its counts."""
+    known = {_key(row): row for row in before.verdicts if _counts(row)}
+    return [
+        (row, (Counted(then.offended_faults, then.faults), Counted(row.offended_faults, row.faults)))
+        for row in after.verdicts
+        if _counts(row) and (then := known.get(_key(row))) is not None
+    ]
+
+
+def _counts(row: VerdictRow) -> bool:
+    """Whether an offence counts against the broker there; a permission or an observation has no better rate."""
+    return row.faults > 0 and row.verdict in (Verdict.HOLDS, Verdict.VIOLATED, Verdict.INCONCLUSIVE)
+
+
+def _key(row: VerdictRow) -> tuple[object, ...]:
+    settings = tuple(sorted(row.settings.items()))
+    return row.claim, row.scenario, row.fault, row.protocol, row.client, row.mode, settings
