@@ -219,8 +219,10 @@ def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
         lacking[MODIFIED] = f"{selection.adapter.name} has only {', '.join(over.outcomes)} over {selection.protocol}"
     if FOR_TOPIC in lacking and selection.protocol != "amqp":
         lacking[FOR_TOPIC] = f"messages have no annotations over {selection.protocol}"
-    if ANSWERED in lacking and vendor is None and over.ack_confirm is None:
-        lacking[ANSWERED] = f"the adapter of {selection.adapter.name} has no ack_confirm over {selection.protocol}"
+    if ANSWERED in lacking and (vendor or over).ack_confirm is None:
+        lacking[ANSWERED] = (
+            f"no ack_confirm over {selection.protocol} in the file of {(vendor or selection.adapter).name}"
+        )
     if selection.protocol == "stomp" and not singly(selection.adapter, "stomp"):
         why = f"the adapter of {selection.adapter.name} does not declare individual_ack over stomp"
         lacking |= {"mode individual": why, "mode individual_dups_ok": why}

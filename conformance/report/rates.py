@@ -23,7 +23,7 @@ _Z = 1.959964
 
 
 @dataclasses.dataclass(frozen=True)
-class Counted:
+class Share:
     """How many of a number of faults offended."""
 
     offended: int
@@ -34,7 +34,7 @@ class Counted:
         return self.offended / self.faults
 
 
-Pair = tuple[Counted, Counted]
+Pair = tuple[Share, Share]
 """Before and after."""
 
 
@@ -44,9 +44,9 @@ def fisher(strata: Sequence[Pair]) -> float:
     Given the offences of each stratum in all, how they fall before and after is hypergeometric; the sum over strata has
     the convolution of these. Source: Fisher 1935; of strata, Zelen 1971.
 
-    >>> round(fisher([(Counted(8, 10), Counted(1, 6))]), 4)
+    >>> round(fisher([(Share(8, 10), Share(1, 6))]), 4)
     0.035
-    >>> fisher([(Counted(0, 3), Counted(0, 3))])
+    >>> fisher([(Share(0, 3), Share(0, 3))])
     1.0
     """
     chances = {0: 1.0}
@@ -81,12 +81,12 @@ def holm(ps: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def newcombe(before: Counted, after: Counted) -> tuple[float, float]:
+def newcombe(before: Share, after: Share) -> tuple[float, float]:
     """Return the interval (95 %) of the difference of two rates, from their Wilson intervals.
 
     Source: Newcombe 1998, method 10.
 
-    >>> [round(end, 4) for end in newcombe(Counted(48, 80), Counted(56, 70))]
+    >>> [round(end, 4) for end in newcombe(Share(48, 80), Share(56, 70))]
     [0.0524, 0.3339]
     """
     (low_before, high_before), (low_after, high_after) = _wilson(before), _wilson(after)
@@ -97,19 +97,19 @@ def newcombe(before: Counted, after: Counted) -> tuple[float, float]:
     )
 
 
-def _wilson(one: Counted) -> tuple[float, float]:
+def _wilson(one: Share) -> tuple[float, float]:
     n, rate = one.faults, one.rate
     middle, half = rate + _Z**2 / (2 * n), _Z * math.sqrt(rate * (1 - rate) / n + _Z**2 / (4 * n**2))
     return tuple(max(0.0, min(1.0, end / (1 + _Z**2 / n))) for end in (middle - half, middle + half))  # type: ignore[return-value]
 
 
-def least_difference(before: Counted, faults: int, level: float) -> float | None:
+def least_difference(before: Share, faults: int, level: float) -> float | None:
     """Return the smallest rise or fall of the rate that so many faults after could have told; None if none could.
 
-    >>> least_difference(Counted(0, 3), 3, LEVEL), least_difference(Counted(0, 30), 30, LEVEL)
+    >>> least_difference(Share(0, 3), 3, LEVEL), least_difference(Share(0, 30), 30, LEVEL)
     (None, 0.2)
     """
-    told = (Counted(offended, faults) for offended in range(faults + 1))
+    told = (Share(offended, faults) for offended in range(faults + 1))
     found = [abs(after.rate - before.rate) for after in told if fisher([(before, after)]) <= level]
     return min(found, default=None)
 
@@ -143,7 +143,7 @@ def _pairs(before: Report, after: Report) -> list[tuple[VerdictRow, Pair]]:
     """Return the rows of both that may be compared: the row after, and its counts."""
     known = {_key(row): row for row in before.verdicts if _counts(row)}
     return [
-        (row, (Counted(then.offended_faults, then.faults), Counted(row.offended_faults, row.faults)))
+        (row, (Share(then.offended_faults, then.faults), Share(row.offended_faults, row.faults)))
         for row in after.verdicts
         if _counts(row) and (then := known.get(_key(row))) is not None
     ]

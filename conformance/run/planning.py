@@ -22,7 +22,7 @@ from conformance.adapters.interface import EXTERNAL, NATIVE
 from conformance.adapters.vendor_clients import ClientFile
 from conformance.claims import STORED, Catalogue, Claim, Subject, Value, spoken, unmet
 from conformance.scenario import MOST_ROUNDS, TRIALS, Check, Control, Liar, Scenario, SessionLiar, Weakened, slug
-from conformance.scenario.reading import CLEAN_RESTART, most_queues, singles, unsettled
+from conformance.scenario.reading import CLEAN_RESTART, most_queues, singles, unsettled, without_answered_acks
 from conformance.scenario.script import (
     After,
     All,
@@ -349,8 +349,13 @@ def _is_as_weak(selection: Selection, scenario: Scenario, control: Weakened) -> 
 def _control_trial(selection: Selection, scenario: Scenario, control: Control, index: int) -> Planned:
     adapter, settings, client = _tried_on(selection, scenario, control)
     trial = _planned(selection, scenario, "control", control.label, index, adapter, settings)
+    script = trial.script
+    if isinstance(control, Liar) and client and vendor_clients.find(client).ack_confirm is None:
+        # Another client than that of the broker on trial: a kill that waits for an answer would never come.
+        script = dataclasses.replace(script, steps=without_answered_acks(script.steps))
     return dataclasses.replace(
         trial,
+        script=script,
         client=client,
         waits_for_liveness=control.waits_for_liveness,
         liar=control.name if isinstance(control, Liar) else None,

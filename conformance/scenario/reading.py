@@ -15,6 +15,7 @@ from conformance.scenario.script import (
     Consume,
     Drain,
     FileRemoved,
+    Nth,
     OneOf,
     Pause,
     Publish,
@@ -105,6 +106,24 @@ def drawn(value: Value, rng: random.Random) -> Value:
         found = tuple(drawn(item, rng) for item in value)
     elif isinstance(value, msgspec.Struct):
         fields = {name: drawn(getattr(value, name), rng) for name in value.__struct_fields__}
+        found = msgspec.structs.replace(value, **fields)
+    return cast(Value, found)
+
+
+def without_answered_acks(value: Value) -> Value:
+    """Return steps whose faults come when an acknowledgement was written, where they waited for its answer.
+
+    >>> from conformance.scenario.script import Kill
+    >>> without_answered_acks((Consume("client", until=Kill(Nth("ack", 9))),))[0].until.at
+    Nth(event='ack_written', k=9)
+    """
+    found: Any = value
+    if isinstance(value, Nth):
+        found = msgspec.structs.replace(value, event="ack_written") if value.event == "ack" else value
+    elif isinstance(value, tuple):
+        found = tuple(map(without_answered_acks, value))
+    elif isinstance(value, msgspec.Struct):
+        fields = {name: without_answered_acks(getattr(value, name)) for name in value.__struct_fields__}
         found = msgspec.structs.replace(value, **fields)
     return cast(Value, found)
 

@@ -5,7 +5,7 @@ from report_rows import judgement, row
 
 from conformance.judge.rows import Verdict
 from conformance.report import model, rates
-from conformance.report.rates import Counted
+from conformance.report.rates import Share
 
 
 @pytest.mark.parametrize(
@@ -19,15 +19,15 @@ from conformance.report.rates import Counted
     ],
 )
 def test_fishers_exact_test(before, after, p):
-    assert p == round(rates.fisher([(Counted(*before), Counted(*after))]), 4)
+    assert p == round(rates.fisher([(Share(*before), Share(*after))]), 4)
 
 
 def test_strata_are_not_pooled():
     """Simpson's counter-example: in each scenario the rate is equal, and pooled it is 19 of 110 before, 91 of 110 after."""
-    rare, often = (Counted(10, 100), Counted(1, 10)), (Counted(9, 10), Counted(90, 100))
+    rare, often = (Share(10, 100), Share(1, 10)), (Share(9, 10), Share(90, 100))
 
     assert pytest.approx(1.0) == rates.fisher([rare, often])
-    assert rates.fisher([(Counted(19, 110), Counted(91, 110))]) < 1e-6
+    assert rates.fisher([(Share(19, 110), Share(91, 110))]) < 1e-6
 
 
 def compared(before, after, **about):

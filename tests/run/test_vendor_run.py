@@ -197,3 +197,25 @@ def test_without_jpype_the_next_step_is_told(tmp_path: pathlib.Path, monkeypatch
 
     with pytest.raises(UsageError, match=r"Apache Qpid JMS needs JPype: pip install 'ack-conformance\[jms\]'"):
         campaign.prepare(campaign.Options(adapter="reference", protocol="jms", out=tmp_path / "run"))
+
+
+def test_a_liar_is_killed_when_its_client_has_written_an_acknowledgement() -> None:
+    """The client of OpenMQ waits for the answer, and that of the liars gets none: their kills would never come."""
+    words = {"protocol": "jms", "settings": ("sync_non_transactional=true",), "claims": ("SOLCD-ACK-01",)}
+    made = campaign.prepare(campaign.Options("openmq", scenarios=("broker-killed-a*",), **words))  # type: ignore[arg-type]
+    events = {
+        (trial.client, fault.at.event)
+        for trial in made.trials
+        for fault in trial.script.faults
+        if trial.script.id in ("broker-killed-after-acknowledgements", "broker-killed-among-clients")
+    }
+
+    assert {("openmq-jms", "ack"), ("qpid-jms", "ack_written")} == events
+
+
+def test_no_kill_waits_for_answers_that_a_client_does_not_get() -> None:
+    """Such a kill would never come either, and every trial would be void."""
+    made = campaign.prepare(campaign.Options("qpid", protocol="jms"))
+
+    assert "no ack_confirm over jms in the file of qpid-jms" == made.selection.unable[scenario.ANSWERED]
+    assert "broker-killed-after-acknowledgements" not in {trial.script.id for trial in made.trials}
