@@ -194,42 +194,38 @@ def _named(patterns: Iterable[str], scenarios: Collection[str]) -> frozenset[str
 
 
 def _able(selection: Selection, scenarios: Mapping[str, Scenario]) -> Selection:
-    """Return the selection with the faults that this machine cannot inject; only those of its scenarios are tried out.
-
-    A user's own scenario may have been added since the run was prepared.
-    """
+    """Return the selection with the faults of its scenarios, also of those of a user, that this machine cannot inject."""
     played = [item for item in scenarios.values() if wanted(item, selection)]
     return dataclasses.replace(selection, unable={**selection.unable, **unable(selection, played)})
 
 
 def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
-    """Return the faults and other needs of these scenarios that the broker of a selection cannot have here, and why.
+    """Return the faults and other needs of these scenarios that the broker cannot have here, and why.
 
     The launcher answers first for a fault (`Adapter.able`), then this machine.
     """
+    adapter, protocol, vendor = selection.adapter, selection.protocol, selection.vendor
     here = possible.unable(needs := [need for item in played for need in item.needs])
-    lacking = {need: selection.adapter.lacks(need) or here.get(need, "") for need in needs}
-    if opening.credentials_of(selection.adapter, selection.protocol).tls is not None:
+    lacking = {need: adapter.lacks(need) or here.get(need, "") for need in needs}
+    if opening.credentials_of(adapter, protocol).tls is not None:
         lacking[FRAMES] = "over TLS a link cannot read the frames; run it over the plain port as well"
-    if (vendor := selection.vendor) is not None:
+    if vendor is not None:
         lacking |= vendor.hidden_needs
         lacking |= {need: vendor.lacks(need) for item in played for need in item.of_client}
-    over = selection.adapter.file.protocols[selection.protocol]
+    over = adapter.file.protocols[protocol]
     if MODIFIED in lacking and "modified" not in over.outcomes:
-        lacking[MODIFIED] = f"{selection.adapter.name} has only {', '.join(over.outcomes)} over {selection.protocol}"
-    if FOR_TOPIC in lacking and selection.protocol != "amqp":
-        lacking[FOR_TOPIC] = f"messages have no annotations over {selection.protocol}"
+        lacking[MODIFIED] = f"{adapter.name} has only {', '.join(over.outcomes)} over {protocol}"
+    if FOR_TOPIC in lacking and protocol != "amqp":
+        lacking[FOR_TOPIC] = f"messages have no annotations over {protocol}"
     if ANSWERED in lacking and (vendor or over).ack_confirm is None:
-        lacking[ANSWERED] = (
-            f"no ack_confirm over {selection.protocol} in the file of {(vendor or selection.adapter).name}"
-        )
-    if selection.protocol == "stomp" and not singly(selection.adapter, "stomp"):
-        why = f"the adapter of {selection.adapter.name} does not declare individual_ack over stomp"
+        lacking[ANSWERED] = f"the file of {(vendor or adapter).name} has no ack_confirm over {protocol}"
+    if protocol == "stomp" and not singly(adapter, "stomp"):
+        why = f"the adapter of {adapter.name} does not declare individual_ack over stomp"
         lacking |= {"mode individual": why, "mode individual_dups_ok": why}
     if COPIED in lacking and not over.copied:
-        lacking[COPIED] = f"the adapter of {selection.adapter.name} does not say `copied` over {selection.protocol}"
-    found = possible.unable((fault.name for item in played for fault in item.faults), selection.adapter.able) | lacking
-    if hidden := adapters.untraced(selection.adapter.file, selection.settings):
+        lacking[COPIED] = f"the adapter of {adapter.name} does not say `copied` over {protocol}"
+    found = possible.unable((fault.name for item in played for fault in item.faults), adapter.able) | lacking
+    if hidden := adapters.untraced(adapter.file, selection.settings):
         found |= dict.fromkeys((FailedSync.name, DiskFull.name), hidden)
     return {name: why for name, why in found.items() if why}
 

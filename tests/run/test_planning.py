@@ -458,7 +458,7 @@ def test_no_kill_waits_for_answers_to_acknowledgements_that_the_broker_does_not_
         dataclasses.replace(chosen, adapter=dataclasses.replace(chosen.adapter, file=file)), SCENARIOS
     )
     script = SCENARIOS["broker-killed-after-acknowledgements"]
-    lacking = {} if ack_confirm else {scenario.ANSWERED: "no ack_confirm over amqp in the file of reference"}
+    lacking = {} if ack_confirm else {scenario.ANSWERED: "the file of reference has no ack_confirm over amqp"}
 
     assert scenario.ANSWERED in script.needs
     assert scenario.ANSWERED not in SCENARIOS["broker-killed-while-publishing"].needs
