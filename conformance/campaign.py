@@ -194,7 +194,7 @@ def _named(patterns: Iterable[str], scenarios: Collection[str]) -> frozenset[str
 
 
 def _able(selection: Selection, scenarios: Mapping[str, Scenario]) -> Selection:
-    """Return the selection with the faults of its scenarios, also of those of a user, that this machine cannot inject."""
+    """Return the selection with the faults of its scenarios, or of a user's own, that this machine cannot inject."""
     played = [item for item in scenarios.values() if wanted(item, selection)]
     return dataclasses.replace(selection, unable={**selection.unable, **unable(selection, played)})
 
