@@ -108,6 +108,7 @@ ON_QPID = {
 BY_CHANCE = [
     "activemq_waits_for_the_expiry_task.py",
     "artemis_stomp_message_stays_behind.py",
+    "openmq_stomp_acknowledgements_of_a_dead_client_stay_behind.py",
     "qpid_settled_deliveries_stay_counted.py",
 ]
 """Scripts that need many rounds or minutes, too long for a test."""
