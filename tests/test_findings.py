@@ -13,6 +13,7 @@ from conformance import adapters, paths
 from conformance.adapters import web
 from conformance.adapters.distribution import fetch
 from conformance.adapters.file.placeholders import fill
+from conformance.adapters.launch.process_tree import name_of
 from conformance.faults.disk import injection
 from conformance.faults.power import image
 from conformance.ledger import RUN_VARIABLE, Ledger
@@ -236,9 +237,7 @@ def test_reproduced_on_rabbitmq_4(prepared):
     """Traced from outside: classic queues, as they are by default."""
     broker = prepared(RABBITMQ_4, "a")
     broker.start()
-    (pid,) = (
-        pid for pid in broker.processes() if (pathlib.Path("/proc") / str(pid) / "comm").read_text() == "beam.smp\n"
-    )
+    (pid,) = (pid for pid in broker.processes() if name_of(pid) == "beam.smp")
     address = "{}:{}".format(*broker.endpoint("amqp"))
 
     assert ON_RABBITMQ_4 == {name: said(name, address, "/queues/a", str(pid)) for name in ON_RABBITMQ_4}

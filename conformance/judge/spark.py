@@ -111,12 +111,12 @@ class Gateway:
         RUNNING.add(self)
 
     def session(self, master: str) -> SparkSession:
-        from pyspark.sql import SparkSession  # half a second, while the JVM starts
-
         port, secret = self._wait()
         self._in_use = True
         quieten_py4j()
         with _variables(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret, PYSPARK_PYTHON=sys.executable):
+            from pyspark.sql import SparkSession
+
             builder = SparkSession.builder.master(master).appName(NAME)
             for key, value in _settings(self.folder, master).items():
                 builder = builder.config(key, value)

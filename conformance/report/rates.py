@@ -100,7 +100,7 @@ def newcombe(before: Share, after: Share) -> tuple[float, float]:
 def _wilson(one: Share) -> tuple[float, float]:
     n, rate = one.faults, one.rate
     middle, half = rate + _Z**2 / (2 * n), _Z * math.sqrt(rate * (1 - rate) / n + _Z**2 / (4 * n**2))
-    return tuple(max(0.0, min(1.0, end / (1 + _Z**2 / n))) for end in (middle - half, middle + half))  # type: ignore[return-value]
+    return max(0.0, (middle - half) / (1 + _Z**2 / n)), min(1.0, (middle + half) / (1 + _Z**2 / n))
 
 
 def least_difference(before: Share, faults: int, level: float) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -102,11 +102,8 @@ def drawn(value: Value, rng: random.Random) -> Value:
         found = rng.randint(value.low, value.high)
     elif isinstance(value, OneOf):
         found = drawn(rng.choice(value.options), rng)
-    elif isinstance(value, tuple):
-        found = tuple(drawn(item, rng) for item in value)
-    elif isinstance(value, msgspec.Struct):
-        fields = {name: drawn(getattr(value, name), rng) for name in value.__struct_fields__}
-        found = msgspec.structs.replace(value, **fields)
+    else:
+        found = _rebuilt(value, lambda part: drawn(part, rng))
     return cast(Value, found)
 
 
@@ -118,13 +115,22 @@ def without_answered_acks(value: Value) -> Value:
     Nth(event='ack_written', k=9)
     """
     found: Any = value
-    if isinstance(value, Nth):
-        found = msgspec.structs.replace(value, event="ack_written") if value.event == "ack" else value
-    elif isinstance(value, tuple):
-        found = tuple(map(without_answered_acks, value))
+    if isinstance(value, Nth) and value.event == "ack":
+        found = msgspec.structs.replace(value, event="ack_written")
+    else:
+        found = _rebuilt(value, without_answered_acks)
+    return cast(Value, found)
+
+
+def _rebuilt(value: Value, change: Callable[[Any], Any]) -> Value:
+    """Return a step, fault or trigger, or several, with each of its parts changed."""
+    found: Any = value
+    if isinstance(value, tuple):
+        found = tuple(map(change, value))
     elif isinstance(value, msgspec.Struct):
-        fields = {name: without_answered_acks(getattr(value, name)) for name in value.__struct_fields__}
-        found = msgspec.structs.replace(value, **fields)
+        found = msgspec.structs.replace(
+            value, **{name: change(getattr(value, name)) for name in value.__struct_fields__}
+        )
     return cast(Value, found)
 
 

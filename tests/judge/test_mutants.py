@@ -186,7 +186,7 @@ def test_a_history_tells_each_mutant(messages):
     alive = []
     for (name, words, _), by_trial in zip(changed, counted(messages, [pair for *_, pair in changed]), strict=True):
         told = {trial: (applies, offends) for trial, (anomaly, applies, offends, _) in CASES.items() if anomaly == name}
-        if all(by_trial.get(trial, (0, 0)) == expected for trial, expected in told.items() if trial in by_trial):
+        if all(by_trial[trial] == expected for trial, expected in told.items() if trial in by_trial):
             alive.append(f"{name}: {words}")
 
     listed = [line.strip() for lines in ALIVE.values() for line in lines.strip().splitlines()]

@@ -255,7 +255,7 @@ def kept(tmp_path, monkeypatch):
 
 
 def test_a_java_that_writes_no_classes_is_not_asked_again(kept, monkeypatch):
-    """The user is told why the run waits, once."""
+    """The run says why it waits, and says it only once."""
     monkeypatch.setattr(spark, "_dump_classes", lambda *_: "dynamic_dump is unsupported")
     told = []
     assert kept().options
