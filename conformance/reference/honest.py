@@ -55,6 +55,9 @@ class Honest:
     keeps_settled = False
     """Whether a message that was sent settled is kept, and offered again when its link ends."""
 
+    empties_left = False
+    """Whether everything is removed from a queue when its last consumer leaves."""
+
     bars_refusers = True
     """Whether a message is kept from a link that said undeliverable-here."""
 
@@ -196,6 +199,10 @@ class Honest:
     def gives_twice(self, number: int) -> bool:
         """Whether the queue's `number`-th message (from 1) is sent to a second consumer as well."""
         return False
+
+    def sends_settled(self, number: int) -> bool:
+        """Whether the queue's `number`-th message (from 1), which a link gets settled, is sent before it is removed."""
+        return True
 
     def numbered(self, number: int) -> int:
         """The place in the queue of what would be its `number`-th message (from 1)."""

@@ -36,6 +36,20 @@ class ConsumerKilledUnderNoAck:
 
 
 @scenario
+class ConsumerDetachedUnderNoAck:
+    """A NO_ACK consumer takes 120 of 300 messages over a link, and closes its connection in order.
+
+    What was sent to it may be lost. What the link did not carry must be there: the consumer had no credit for it.
+    """
+
+    mode = "no_ack"
+    steps = (Publish(300, window=100), Consume("no_ack", prefetch=50, linked=True, stop=120), *SETTLE)
+    decides = {
+        "EXPECT-KEPT-01": Check("unsent_gone", exposure="unsent", control=Liar("drops-some-of-what-it-sends-settled"))
+    }
+
+
+@scenario
 class ConsumerUnderPre:
     """A PRE consumer acknowledges each message before it is processed."""
 

@@ -1,7 +1,7 @@
 """The broker dies in the first second of a queue."""
 
 from conformance.scenario import Check, Liar, scenario
-from conformance.scenario.script import SETTLE, Between, Consume, Kill, Nth, Publish, Restart, Together
+from conformance.scenario.script import SETTLE, After, Between, Consume, Kill, Nth, Publish, Restart, Together
 
 SOON = Publish(50_000, window=20, until=Kill(Nth("confirm", Between(1, 60))))
 LOST = Check("lost", exposure="confirmed", control=Liar("loses-the-last-batch"))
@@ -47,4 +47,25 @@ class BrokerKilledSoonAfterFirstConsumer:
     steps = (Together((Consume("client", prefetch=20, acknowledge=1_000), SOON)), Restart(), *SETTLE)
     decides = {
         "SOLCD-ACK-01": Check("lost_unacknowledged", exposure="confirmed", control=Liar("loses-the-last-batch")),
+    }
+
+
+@scenario
+class CreatedQueueLeftAlone:
+    """A publisher creates the queue by naming it, and a consumer takes 40 of its 80 messages; then no client is there.
+
+    The broker is stopped and started, left alone for two to four seconds, and killed. What it made for its clients
+    it may remove only when it is empty: the other 40 must come, and what was acknowledged must not.
+    """
+
+    mode = "individual"
+    queue = {"created": True}
+    steps = (
+        Publish(80, window=20),
+        Consume("individual", prefetch=10, stop=40),
+        Restart(clean=True, until=Kill(After(Between(2_000, 4_000)))),
+        *SETTLE,
+    )
+    decides = {
+        "SOLCD-ACK-01": Check("lost", exposure="confirmed", control=Liar("empties-a-queue-without-consumers")),
     }

@@ -169,6 +169,28 @@ def sent_settled(broker, client):
     return client.drain().bodies
 
 
+def sent_settled_only(broker, client):
+    """Twenty are sent settled to a link with credit for 15, which goes away: what it got, and what another gets."""
+    client.publish(20)
+    box = client.inbox(15, settled=True)
+    client.barrier()
+    box.link.close()
+    client.wait(lambda: bool(box.link.state & box.link.REMOTE_CLOSED))
+    client.barrier()
+    return box.bodies, client.drain().bodies
+
+
+def left(broker, client):
+    """A consumer acknowledges the first of three and goes away: what another gets."""
+    client.publish(3)
+    box = client.receive(1)
+    client.outcome(box.got[0][1], Delivery.ACCEPTED)
+    box.link.close()
+    client.wait(lambda: bool(box.link.state & box.link.REMOTE_CLOSED))
+    client.barrier()
+    return client.drain().bodies
+
+
 released, failed = returned(Delivery.RELEASED), returned(Delivery.MODIFIED, failed=True)
 DONE = (Delivery.ACCEPTED, None)
 TWICE = [("ACCEPTED", False), ("REJECTED", True)]
@@ -195,6 +217,12 @@ CASES = {
     "never-counts-failures": (failed, [(1, 1)], [(1, 0)]),
     "ignores-undeliverable-here": (undeliverable, [1], [1, 1]),
     "requeues-settled": (sent_settled, [], [1, 2, 3]),
+    "drops-some-of-what-it-sends-settled": (
+        sent_settled_only,
+        ([*range(1, 16)], [*range(16, 21)]),
+        ([*range(1, 10), *range(11, 17)], [*range(17, 21)]),
+    ),
+    "empties-a-queue-without-consumers": (left, [2, 3], []),
     "never-marks-redelivered": (failed, [(1, 1)], [(1, 0)]),
 }
 
@@ -237,6 +265,11 @@ def test_a_liar_is_seen_and_the_honest_broker_is_not(start, for_all, peer, name)
 
 
 SEEN_BY_OTHERS = {
+    ("requeues-settled", sent_settled_only),
+    ("removes-when-sending", left),
+    # These scripts end one consumer before the next.
+    ("empties-a-queue-without-consumers", settled_and_rolled_back),
+    ("empties-a-queue-without-consumers", sent_settled_only),
     # What is removed when it is sent cannot come back, so this script sees another liar's lie too.
     ("removes-when-sending", one_of_ten),
     ("removes-when-sending", second_delivery),
@@ -245,6 +278,7 @@ SEEN_BY_OTHERS = {
     ("never-answers-one-send", drained),
     ("never-answers-one-send", all_acknowledged),
     ("never-answers-one-send", dispositions),
+    ("never-answers-one-send", sent_settled_only),  # the fiftieth send since the start
     ("accepts-then-rejects", answers),
     ("accepts-then-rejects", drained),
     ("accepts-then-rejects", all_acknowledged),

@@ -199,6 +199,18 @@ DELIVERIES = (
         words="unprocessed messages are gone after the fault",
     ),
     Anomaly(
+        "unsent_gone",
+        """A confirmed message is gone, and no part of a delivery of it has crossed the link.
+
+        A consumer that receives settled messages may lose what was on its way, and nothing else: a message for which it
+        had no credit is the queue's.
+        """,
+        applies="confirmed AND durable AND accounted AND crossed = 0 AND unreadable_frames = 0",
+        offends="received = 0 AND NOT left_in_queue",
+        words="confirmed messages that were never sent to the consumer are gone",
+        on_link=True,
+    ),
+    Anomaly(
         "unmarked",
         """A message that was handed over and not acknowledged came again without the redelivered mark.
 

@@ -84,6 +84,8 @@ EVENT: Mapping[str, str] = {
     "carries_flagged": f"{_FRAME} AND carries = {_CARRIES['send']} AND durable",
     "carries_unflagged": f"{_FRAME} AND carries = {_CARRIES['send']} AND NOT durable",
     "carries_delivery": f"{_FRAME} AND carries = {_CARRIES['deliver']} AND whole",
+    "carries_part": f"{_FRAME} AND carries = {_CARRIES['deliver']}",
+    "is_unreadable": f"op = {OP_CODE[Op.FRAME]} AND coalesce(detail LIKE 'unreadable:%', false)",
     "carries_settled": f"{_FRAME} AND carries = {_CARRIES['deliver']} AND whole AND settled",
     "carries_ack": f"{_FRAME} AND carries IN ({_CARRIES['acknowledge']}, {_CARRIES['acknowledge_up_to']})",
     "carries_ack_up_to": f"{_FRAME} AND carries = {_CARRIES['acknowledge_up_to']}",
@@ -246,6 +248,7 @@ MESSAGE: Mapping[str, str] = {
     "flagged": "coalesce(bool_or(carries_flagged), false)",
     "unflagged": "coalesce(bool_or(carries_unflagged), false)",
     "carried": "count_if(carries_delivery)",
+    "crossed": "count_if(carries_part)",
     "carried_last_at": "max(at_ns) FILTER (WHERE carries_delivery AND epoch = first_epoch)",
     "reached_at": "min(at_ns) FILTER (WHERE carries_settled AND epoch = first_epoch)",
     "ack_framed_at": "min(at_ns) FILTER (WHERE carries_ack)",
@@ -283,6 +286,7 @@ MESSAGE: Mapping[str, str] = {
     "row_traces": f"bit_or(CASE WHEN role = {ROLES.index('disk')} THEN shiftleft(1L, epoch) ELSE 0L END)",
     "row_offers": "count_if(offers)",
     "row_hidden": "min(coalesce(detail, '')) FILTER (WHERE hides)",
+    "row_unreadable": "count_if(is_unreadable)",
     "row_silent": "bit_or(CASE WHEN silent AND (last_fired_at IS NULL OR at_ns > last_fired_at)"
     " THEN shiftleft(1L, CAST(number AS INT)) ELSE 0L END)",
     "row_ended": "bit_or(CASE WHEN (silent OR stuck) AND (last_fired_at IS NULL OR at_ns > last_fired_at)"
@@ -323,6 +327,7 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     "effective": f"bit_or(row_effective) {_IN_TRIAL}",
     "traced_epochs": f"bit_or(row_traces) {_IN_TRIAL}",
     "hidden": f"min(row_hidden) {_IN_TRIAL}",
+    "unreadable_frames": f"coalesce(max(row_unreadable) {_IN_TRIAL}, 0)",
     "silent_mask": f"bit_or(row_silent) {_IN_TRIAL}",
     "stuck_at": f"min(row_stuck_at) {_IN_TRIAL}",
     "starved_at": f"min(row_starved_at) {_IN_TRIAL}",

@@ -273,6 +273,9 @@ class ReferenceBroker:
         subscription.queue.unsubscribe(subscription)
         for tag in list(subscription.held):
             self._give_back(subscription.held.pop(tag))
+        if self.behaviour.empties_left and not subscription.queue.consumers:
+            for message in subscription.queue.browse():
+                self._storage.perform([self._effects.removal(message, SettlementEvent.EXPIRED)], do_nothing, None)
 
     def more_credit(self, subscription: Subscription) -> None:
         self._undispatched[subscription.queue] = None
@@ -429,9 +432,10 @@ class ReferenceBroker:
     def _send(self, subscription: Subscription, message: Message) -> None:
         subscription.sent += 1
         tag = subscription.sent
-        subscription.deliver(tag, message)
-        message.acquired = True
         settled = subscription.settled and not self.behaviour.keeps_settled
+        if not settled or self.behaviour.sends_settled(message.number):
+            subscription.deliver(tag, message)
+        message.acquired = True
         if settled or self.behaviour.removes_when_sending:
             removal = self._effects.removal(message, SettlementEvent.SENT_SETTLED)
             self._storage.perform([removal], do_nothing, None)

@@ -76,6 +76,16 @@ DELIVERING: dict[str, Lie] = {
         fault="consumer_crash",
         keeps_settled=True,
     ),
+    "drops-some-of-what-it-sends-settled": lie(
+        "Every tenth message that a link is to get settled is removed, durably, and never sent.",
+        "EXPECT-KEPT-01",
+        sends_settled=lambda number: number % TENTH != 0,
+    ),
+    "empties-a-queue-without-consumers": lie(
+        "When the last consumer of a queue leaves, its messages are removed, durably.",
+        "SOLCD-ACK-01 RMQ-DUR-01",
+        empties_left=True,
+    ),
     "ignores-prefetch": lie(
         "A subscription with prefetch-count is sent as much as there is.",
         "QPID-CLIENT-04 CLASSIC-PRE-01 RMQ-PRE-01",
