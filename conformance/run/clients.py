@@ -104,6 +104,8 @@ class ClientRunner:
         step, asks = self._asked(step)
         sends = {**speaks.send, **(speaks.copied_send if planned.script.copied else {})}
         publishers = [each for each in singles(planned.script.steps) if isinstance(each, Publish)]
+        # A refusal over STOMP is an ERROR, which need not name the SEND that it refuses (STOMP 1.2, ERROR).
+        limited = planned.protocol == "stomp" and "max_length" in dict(planned.script.queue)
         job = Job(
             step=step,
             asks=asks,
@@ -132,7 +134,7 @@ class ClientRunner:
             duplicate_id=speaks.duplicate_id if RESENDS in planned.script.of_client else "",
             may_be_refused=bool(planned.script.queue or getattr(step, "may_be_refused", False)),
             may_be_absent=not planned.script.declared,
-            may_be_cut_off=TURNED_AWAY in planned.script.of_client,
+            may_be_cut_off=TURNED_AWAY in planned.script.of_client or limited,
             **fields,
         )
         return msgspec.structs.replace(job, vendor=self._vendor(job)) if planned.client else job

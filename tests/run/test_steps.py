@@ -7,8 +7,9 @@ from trial_histories import drained, events_of, messages
 
 from conformance import adapters
 from conformance.adapters.launch import native
+from conformance.clients.workers.job import Job
 from conformance.history import WAITS, Op, Phase
-from conformance.run import trial
+from conformance.run import clients, trial
 from conformance.scenario import Scenario
 from conformance.scenario.script import SETTLE, Consume, Drain, Frame, HoldLink, Offer, Publish, Restart, Together
 
@@ -67,6 +68,17 @@ def test_a_queue_has_its_options(play):
     answers = [e.phase for e in events_of(folder, "publisher-1") if e.op is Op.SEND and e.phase is not Phase.INVOKE]
 
     assert ("", 40, 40) == (record.void, answers.count(Phase.OK), answers.count(Phase.FAIL))
+
+
+@pytest.mark.parametrize(("protocol", "cut"), [("amqp", False), ("stomp", True)])
+def test_a_full_queue_may_cost_a_publisher_its_connection(play, protocol, cut, monkeypatch):
+    """An ERROR of STOMP need not name the send that it refuses: what had no answer yet is unknown."""
+    made = []
+    monkeypatch.setattr(clients, "Job", lambda **fields: made.append(fields) or Job(**fields))
+    script = Scenario("odd", "", "async_ack", (Publish(80, window=20), *SETTLE), {}, queue=(("max_length", 40),))
+    record, _ = play(script=script, protocol=protocol)
+
+    assert ("", cut) == (record.void, made[0]["may_be_cut_off"])
 
 
 def test_a_queue_that_was_not_declared_is_made_by_its_publisher(play):
