@@ -83,7 +83,7 @@ DELIVERING: dict[str, Lie] = {
     ),
     "empties-a-queue-without-consumers": lie(
         "When the last consumer of a queue leaves, its messages are removed, durably.",
-        "SOLCD-ACK-01 RMQ-DUR-01",
+        "SOLCD-ACK-01",
         empties_left=True,
     ),
     "ignores-prefetch": lie(
