@@ -127,7 +127,7 @@ URGENT = b"x-opt-ack-immediately"
 """The message annotation that asks for an answer at once."""
 
 _ANNOTATIONS = 0x72
-_MAPS = {0xC1: 1, 0xD1: 4}
+_URGENT_KEYS = sections.encodings(URGENT, sections.SYMBOL)
 _TRUE = frozenset((b"\x41", b"\x56\x01"))
 
 _READERS = {
@@ -154,7 +154,7 @@ def profiled(ask: Callable[[Mapping[str, str]], T], engine: Any) -> T | Refusal:
 
 def is_urgent(bare: bytes) -> bool:
     """Whether a message, without its header, asks for Ack Immediately (AMQP 1.0 section 3.2.3)."""
-    return URGENT in bare and _annotation(bare) in _TRUE
+    return URGENT in bare and sections.entry(bare, _ANNOTATIONS, _URGENT_KEYS) in _TRUE
 
 
 def _words(engine: Any) -> dict[str, str]:
@@ -181,26 +181,3 @@ def _text(data: Any) -> str | None:
         return str(reader(data)) if reader is not None else None
     except UnicodeDecodeError:
         return None  # no word of ours
-
-
-def _annotation(bare: bytes) -> bytes | None:
-    """The encoded value of the annotation; None where there is none, or the sections cannot be read."""
-    try:
-        for section, at in sections.walk(bare):
-            if section is None or section > _ANNOTATIONS:
-                return None
-            if section == _ANNOTATIONS and (width := _MAPS.get(bare[at])):
-                return _value(bare, at + 1 + 2 * width, sections.end(bare, at))
-    except sections.DecodeError:
-        pass
-    return None
-
-
-def _value(bare: bytes, at: int, stop: int) -> bytes | None:
-    while at < stop:
-        middle = sections.end(bare, at)
-        last = sections.end(bare, middle)
-        if sections.symbol(bare[at:middle]) == URGENT:
-            return bare[middle:last]
-        at = last
-    return None

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import struct
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from conformance.reference.core import sections
 
 PROPERTY = b"_AMQ_DUPL_ID"
 """The application property with the id: the name that Apache Artemis gave it. Over STOMP it is a header."""
 
-_APPLICATION_PROPERTIES = 0x74
+_KEYS = sections.encodings(PROPERTY, sections.STRING)
 
 _LONGEST = 128
 """Bytes of an id that is kept as it is."""
@@ -67,28 +66,8 @@ def identity(bare: bytes) -> bytes | None:
     """The id that a message has; None if it has none, or is not encoded as AMQP 1.0 section 3.2 says."""
     if PROPERTY not in bare:
         return None
-    try:
-        return _find(bare)
-    except (IndexError, struct.error, ValueError):
-        return None
-
-
-def _find(bare: bytes) -> bytes | None:
-    for code, start in sections.walk(bare):
-        if code == _APPLICATION_PROPERTIES:
-            values = _values(bare, start)
-            pairs = zip(values, values, strict=False)
-            return next((_bounded(_plain(value)) for name, value in pairs if _plain(name) == PROPERTY), None)
-    return None
-
-
-def _values(bare: bytes, at: int) -> Iterator[bytes]:
-    """What a map holds, each encoded, keys and values in turn (section 1.6.23)."""
-    count, at = (bare[at + 2], at + 3) if bare[at] == 0xC1 else (struct.unpack_from(">I", bare, at + 5)[0], at + 9)
-    for _ in range(count):
-        end = sections.end(bare, at)
-        yield bare[at:end]
-        at = end
+    value = sections.entry(bare, sections.APPLICATION_PROPERTIES, _KEYS)
+    return None if value is None else _bounded(_plain(value))
 
 
 def _plain(value: bytes) -> bytes:

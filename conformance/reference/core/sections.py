@@ -217,11 +217,6 @@ def text(item: bytes) -> bytes | None:
     return item[start:]
 
 
-def symbol(item: bytes) -> bytes | None:
-    """The bytes of an encoded symbol; None for anything else."""
-    return text(item) if item[:1] in (b"\xa3", b"\xb3") else None
-
-
 def walk(bare: bytes) -> Iterator[tuple[int | None, int]]:
     """The sections of a message without its header, and where the value of each begins.
 
@@ -240,6 +235,50 @@ def walk(bare: bytes) -> Iterator[tuple[int | None, int]]:
             section = int.from_bytes(bare[at + 2 : start], "big") if bare[at + 1] == 0x80 else None
         yield section, start
         at = end(bare, start)
+
+
+APPLICATION_PROPERTIES = 0x74
+STRING, SYMBOL = 0xA1, 0xA3
+"""Constructors of the short ones."""
+
+_MAPS = {b"\xc1": 1, b"\xd1": 4}
+"""Width of the size, and of the count, of a map."""
+
+
+def encodings(content: bytes, code: int) -> frozenset[bytes]:
+    """The two ways to encode a string or symbol: `code` is the constructor of the short one.
+
+    >>> sorted(encodings(b"a", 0xA1))
+    [b'\\xa1\\x01a', b'\\xb1\\x00\\x00\\x00\\x01a']
+    """
+    long = bytes((code + 0x10,)) + struct.pack(">I", len(content)) + content
+    return frozenset({long} if len(content) > 0xFF else {long, bytes((code, len(content))) + content})
+
+
+def entry(bare: bytes, section: int, keys: frozenset[bytes]) -> bytes | None:
+    """The encoded value of the first of these encoded keys in a section that is a map.
+
+    None if there is none, or if the sections cannot be read.
+    """
+    try:
+        for found, at in walk(bare):
+            if found is None or found > section:
+                return None
+            if found == section and (width := _MAPS.get(bare[at : at + 1])):
+                return _value(bare, at + 1 + 2 * width, end(bare, at), keys)
+    except DecodeError:
+        pass
+    return None
+
+
+def _value(bare: bytes, at: int, stop: int, keys: frozenset[bytes]) -> bytes | None:
+    while at < stop:
+        middle = end(bare, at)
+        last = end(bare, middle)
+        if bare[at:middle] in keys:
+            return bare[middle:last]
+        at = last
+    return None
 
 
 def addressee(bare: bytes) -> str | None:
