@@ -98,7 +98,7 @@ class Rig:
             lambda refusal: self.answers.__setitem__(place, refusal.condition),
         )
 
-    def link(self, credit=100, queue=None, *, settled=False, ended=do_nothing):
+    def link(self, credit=100, queue=None, *, settled=False, ended=do_nothing, selector=None):
         """A consumer, and what it was sent: (body, delivery-count, redelivered) by tag."""
         got = {}
         link = Subscription(
@@ -107,6 +107,7 @@ class Rig:
             lambda: credit - link.sent,
             lambda tag, message: got.update({tag: (message.bare, message.failures, message.acquired)}),
             ended,
+            selector=selector,
         )
         self.broker.subscribe(link)
         self.broker.dispatch()

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple, TypeVar
 import cproton as pn
 
 from conformance.reference.amqp import states
-from conformance.reference.core import sections
+from conformance.reference.core import sections, selector
 from conformance.reference.core.admission import Refusal
 from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.core.queues import Queue
+from conformance.reference.core.selector import Selector
 from conformance.reference.profiles import Unknown
 from conformance.reference.settings import MAX_NAME
 
@@ -33,10 +34,24 @@ _TEMPORARY = "temporary-"
 
 _TOPICS = frozenset({"topic", "temporary-topic"})
 _DELETE_ON_CLOSE = 0x2B
+_SELECTOR_FILTER = 0x0000468C00000004
+_SELECTOR_FILTERS = frozenset({"apache.org:selector-filter:string", str(_SELECTOR_FILTER)})
+"""The descriptors of a filter whose value is a selector of JMS."""
+
+
+class SelectorFilter(NamedTuple):
+    """A filter of a source that is a selector of ours: its name, its text, and what the text means."""
+
+    name: str
+    text: str
+    selector: Selector
 
 
 class AttachRequest(NamedTuple):
-    """What an attach asks for: the queue's `address`, None for the anonymous one; `nothing`: no terminus."""
+    """What an attach asks for: the queue's `address`, None for the anonymous one; `nothing`: no terminus.
+
+    `filter` will be in force; every other filter is left out of the answer (section 3.5.3).
+    """
 
     nothing: bool
     coordinator: bool
@@ -44,6 +59,11 @@ class AttachRequest(NamedTuple):
     browses: bool
     address: str | None
     topic: bool
+    filter: SelectorFilter | None
+
+    @property
+    def selector(self) -> Selector | None:
+        return self.filter.selector if self.filter is not None else None
 
 
 def read_request(terminus: Any, *, sending: bool) -> AttachRequest:
@@ -60,6 +80,7 @@ def read_request(terminus: Any, *, sending: bool) -> AttachRequest:
         copies,
         pn.pn_terminus_get_address(terminus) or None,
         not _TOPICS.isdisjoint(states.symbols(pn.pn_terminus_capabilities(terminus))),
+        _filter(pn.pn_terminus_filter(terminus)) if sending and not copies else None,
     )
 
 
@@ -86,7 +107,7 @@ def named(broker: ReferenceBroker, name: str) -> Queue | Refusal:
 
 
 def answer(engine: Any, request: AttachRequest, found: Queue | None, *, sending: bool) -> None:
-    """Fills in source and target of the attach that answers: no filter is applied, no terminus outlives its link."""
+    """Fills in source and target of the attach that answers: no terminus outlives its link."""
     source, target = pn.pn_link_source(engine), pn.pn_link_target(engine)
     near, other, far = (
         (source, target, pn.pn_link_remote_target(engine))
@@ -105,9 +126,45 @@ def answer(engine: Any, request: AttachRequest, found: Queue | None, *, sending:
     if sending:
         mode = pn.PN_DIST_MODE_COPY if request.browses else pn.PN_DIST_MODE_MOVE
         pn.pn_terminus_set_distribution_mode(near, mode)
+    if request.filter is not None:
+        _put_filter(pn.pn_terminus_filter(near), request.filter)
     if request.dynamic:
         pn.pn_terminus_set_dynamic(near, True)
         _delete_on_close(pn.pn_terminus_properties(near))
+
+
+def _filter(data: Any) -> SelectorFilter | None:
+    """The first selector of a filter-set (section 3.5.8) that this broker knows."""
+    pn.pn_data_rewind(data)
+    if not pn.pn_data_next(data) or pn.pn_data_type(data) != pn.PN_MAP:
+        return None
+    pn.pn_data_enter(data)
+    while pn.pn_data_next(data):
+        name = _text(data)
+        if not pn.pn_data_next(data):
+            break
+        if pn.pn_data_type(data) != pn.PN_DESCRIBED or name is None:
+            continue
+        pn.pn_data_enter(data)
+        text = None
+        if pn.pn_data_next(data) and _text(data) in _SELECTOR_FILTERS and pn.pn_data_next(data):
+            text = _text(data)
+        pn.pn_data_exit(data)
+        if text is not None and (found := selector.parse(text)) is not None:
+            return SelectorFilter(name, text, found)
+    return None
+
+
+def _put_filter(data: Any, filter: SelectorFilter) -> None:
+    pn.pn_data_put_map(data)
+    pn.pn_data_enter(data)
+    pn.pn_data_put_symbol(data, filter.name)
+    pn.pn_data_put_described(data)
+    pn.pn_data_enter(data)
+    pn.pn_data_put_ulong(data, _SELECTOR_FILTER)
+    pn.pn_data_put_string(data, filter.text)
+    pn.pn_data_exit(data)
+    pn.pn_data_exit(data)
 
 
 def _delete_on_close(data: Any) -> None:

@@ -318,7 +318,7 @@ class AmqpConnection:
             link = (
                 Browsing(engine, self._peer, found)
                 if request.browses
-                else Outgoing(engine, self._peer, found, consuming)
+                else Outgoing(engine, self._peer, found, consuming, request.selector)
             )
         link.owned = found if request.dynamic else None
         self._links[engine] = link

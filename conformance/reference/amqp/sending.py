@@ -11,6 +11,7 @@ from conformance.reference.amqp import states
 from conformance.reference.amqp.links import AmqpLink, AmqpPeer
 from conformance.reference.core.admission import DELETED, SIZE, Refusal
 from conformance.reference.core.queues import Message, Queue, Subscription
+from conformance.reference.core.selector import Selector
 from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.profiles import PLAIN, Consuming
 
@@ -56,7 +57,14 @@ class Sending(AmqpLink):
 class Outgoing(Sending):
     """A consumer's link. `lapse` is the outcome of a delivery that the peer settles without one."""
 
-    def __init__(self, engine: Any, peer: AmqpPeer, queue: Queue, asked: Consuming = PLAIN) -> None:
+    def __init__(
+        self,
+        engine: Any,
+        peer: AmqpPeer,
+        queue: Queue,
+        asked: Consuming = PLAIN,
+        selector: Selector | None = None,
+    ) -> None:
         super().__init__(engine, peer, queue)
         self._settled = self._settled or asked.mode.settled
         self._limited = asked.prefetch > 0
@@ -69,7 +77,14 @@ class Outgoing(Sending):
         careful = self._limit < self._broker.settings.max_message_bytes
         settled = self._settled and not careful
         self._subscription = Subscription(
-            queue, settled, self._credit, self._deliver, self._deleted, lazy=asked.mode.lazy, owner=peer
+            queue,
+            settled,
+            self._credit,
+            self._deliver,
+            self._deleted,
+            lazy=asked.mode.lazy,
+            owner=peer,
+            selector=selector,
         )
         self._removes = self._settled and careful
         self._broker.subscribe(self._subscription)

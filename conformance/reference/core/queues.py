@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from conformance.reference.core.duplicates import Identities
 from conformance.reference.core.sections import Parsed
+from conformance.reference.core.selector import Selector
 from conformance.reference.core.settlement import COUNTED, SettlementEvent, State, step
 from conformance.reference.settings import QueueOptions
 
@@ -74,7 +75,8 @@ class Subscription:
     `committed`: a transaction with outcomes of it was committed.
     `held` has what was sent and has no outcome yet, in the order it was sent. `ended` is called, once, where the
     queue is deleted: the subscription holds nothing any more, and is not `open`. `lazy` outcomes are answered before
-    they are stored. `owner` is the connection that it is of.
+    they are stored. `owner` is the connection that it is of. With a `selector` it gets only messages that match it,
+    each looked for from the front of the queue: many that do not match make it slow.
     """
 
     def __init__(
@@ -87,9 +89,11 @@ class Subscription:
         *,
         lazy: bool = False,
         owner: object = None,
+        selector: Selector | None = None,
     ) -> None:
         self.queue = queue
         self.owner = owner
+        self.selector = selector
         self.settled = settled
         self.lazy = lazy
         self.credit = credit
@@ -240,16 +244,18 @@ class Queue:
         send: Callable[[Subscription, Message], None],
         now_ms: int = 0,
         expire: Callable[[Message], None] | None = None,
+        unselected: Callable[[Message], None] | None = None,
     ) -> None:
-        """Sends ready messages in order, each to the next subscription that has credit and has not refused it.
+        """Sends ready messages in order, each to the next subscription that has credit and may have it.
 
-        One whose time was over at `now_ms` is not sent but given to `expire`.
+        One whose time was over at `now_ms` is not sent but given to `expire`; one that a selector passes over stays,
+        unless it is given to `unselected`.
         """
         idle = 0
         while self._ready and idle < len(self._subscriptions):
             subscription = self._subscriptions[0]
             self._subscriptions.rotate(-1)
-            message = self._take(subscription, now_ms, expire) if subscription.credit() > 0 else None
+            message = self._take(subscription, now_ms, expire, unselected) if subscription.credit() > 0 else None
             if message is None:
                 idle += 1
                 continue
@@ -257,9 +263,14 @@ class Queue:
             send(subscription, message)
 
     def _take(
-        self, subscription: Subscription, now_ms: int, expire: Callable[[Message], None] | None
+        self,
+        subscription: Subscription,
+        now_ms: int,
+        expire: Callable[[Message], None] | None,
+        unselected: Callable[[Message], None] | None,
     ) -> Message | None:
-        """The first ready message that this subscription has not refused."""
+        """The first ready message that this subscription has not refused, and that its selector matches."""
+        selector = subscription.selector
         passed = []
         found = None
         while self._ready and found is None:
@@ -270,6 +281,11 @@ class Queue:
                 expire(message)
             elif subscription in message.refused_by:
                 passed.append(message.number)
+            elif selector is not None and not selector.matches(message.bare):
+                if unselected is None:
+                    passed.append(message.number)
+                else:
+                    unselected(message)
             else:
                 found = message
         for number in passed:

@@ -2,7 +2,7 @@
 
 What the standard leaves to the server:
 
-- A destination is a queue's name; `/queue/NAME` is the queue NAME. There are no topics and no selectors.
+- A destination is a queue's name; `/queue/NAME` is the queue NAME. There are no topics. A selector is `NAME = 'TEXT'`.
 - A SEND is durable with the header `persistent:true`, and only then. Its RECEIPT says that it is stored.
 - The RECEIPT of ACK, NACK, COMMIT and ABORT says that their effect is stored; in a transaction, that of SEND, ACK and
   NACK says that they are part of it. SUBSCRIBE, UNSUBSCRIBE and BEGIN have nothing to store. The RECEIPT of DISCONNECT

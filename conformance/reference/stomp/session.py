@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
+from conformance.reference.core import selector
 from conformance.reference.core.admission import LIMIT, Refusal
 from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.core.confirms import Confirms
 from conformance.reference.core.queues import Message, Queue, Subscription, Transaction
 from conformance.reference.core.sections import Parsed
+from conformance.reference.core.selector import Selector
 from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.honest import Honest
 from conformance.reference.profiles import IMMEDIATELY, ProfileMode, Publishing, Unknown
@@ -138,7 +140,14 @@ class Consumer:
         asked = self._asked_mode(frame)
         settled = mode == AUTO or asked.settled
         self.subscription = Subscription(
-            queue, settled, self._credit, self._deliver, self._queue_gone, lazy=asked.lazy, owner=peer
+            queue,
+            settled,
+            self._credit,
+            self._deliver,
+            self._queue_gone,
+            lazy=asked.lazy,
+            owner=peer,
+            selector=_selector(frame),
         )
         broker.subscribe(self.subscription)
 
@@ -348,8 +357,6 @@ class SubscriberSession:
         mode = frame.headers.get("ack", AUTO)
         if mode not in (AUTO, CLIENT, INDIVIDUAL) or (mode == INDIVIDUAL and self._version == "1.0"):
             raise ProtocolError(f"the ack mode {mode[:40]!r} does not exist in STOMP {self._version}")
-        if "selector" in frame.headers:
-            raise ProtocolError("there are no selectors")
         if len(self._consumers) >= self._broker.settings.max_links:
             raise _full("subscriptions", self._broker.settings.max_links, "max_links")
         self._subscribed += 1
@@ -457,6 +464,16 @@ _HANDLERS: dict[str, Callable[[SubscriberSession, StompFrame], None]] = {
     "COMMIT": SubscriberSession._on_commit,
     "ABORT": SubscriberSession._on_abort,
 }
+
+
+def _selector(frame: StompFrame) -> Selector | None:
+    text = frame.headers.get("selector")
+    if text is None:
+        return None
+    found = selector.parse(text)
+    if found is None:
+        raise ProtocolError(f"the selector {text[:40]!r}: {selector.KNOWN}")
+    return found
 
 
 def _full(what: str, limit: int, setting: str) -> ProtocolError:

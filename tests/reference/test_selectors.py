@@ -1,0 +1,111 @@
+"""Selectors: which messages they match, what a queue passes over, and what both protocols answer."""
+
+from __future__ import annotations
+
+import pytest
+from proton import Data, Described, Message, symbol, ulong
+from proton.reactor import LinkOption
+
+from conformance.reference.core import selector
+from conformance.reference.stomp.message import store
+
+from .queue_rig import Rig
+
+SELECTOR_FILTER = ulong(0x0000468C00000004)
+RED, BLUE = ({"colour": word} for word in ("red", "blue"))
+
+
+def bare(*, body=b"x", **properties):
+    """A message without its header, as a client over AMQP encodes it."""
+    encoded = Message(body=body, properties=properties, annotations={symbol("x"): 1}, id="1").encode()
+    encoded = Message(body=body, properties=properties, annotations={symbol("x"): 1}, id="1").encode()
+    return bytes(encoded[encoded.index(b"\x00\x53\x72") :])
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ("colour = 'red'", True),
+        (" colour='red' ", True),
+        ("colour = 'blue'", False),
+        ("Colour = 'red'", False),
+        ("owner = 'O''Neill'", True),
+        ("size = '3'", False),
+        ("long = '" + "y" * 300 + "'", True),
+        ("x = 'red'", False),
+    ],
+)
+def test_a_selector_compares_one_property(text, matches):
+    """Of the application properties; a number is no text."""
+    message = bare(colour="red", size=3, owner="O'Neill", long="y" * 300)
+
+    assert selector.parse(text).matches(message) == matches
+
+
+def test_a_header_of_stomp_is_a_property():
+    chosen = selector.parse("colour = 'red'")
+
+    assert [chosen.matches(store(headers, b"").bare) for headers in (RED, BLUE, {})] == [True, False, False]
+
+
+@pytest.mark.parametrize("message", [b"", b"\x00\x53\x74", b"\x00\x53\x74\xc1\xff\x02\xa1", b"\x00\xa3\x01x\x40"])
+def test_what_cannot_be_read_does_not_match(message):
+    assert selector.parse("colour = 'red'").matches(message) is False
+
+
+@pytest.mark.parametrize(
+    "text", ["", "a", "a = 1", "a = 'b' AND c = 'd'", "a <> 'b'", "JMSType = 'b'", "a = 'b", "1a = 'b'"]
+)
+def test_any_other_expression_is_unknown(text):
+    assert selector.parse(text) is None
+
+
+def test_a_selector_passes_over_and_keeps():
+    """What it passes over stays at its place, for a consumer without a selector, after a restart too."""
+    rig = Rig()
+    messages = [bare(body=b"%d" % number, colour="red" if number % 2 else "blue") for number in range(6)]
+    for message in messages:
+        rig.send(message)
+    rig.disk()
+    blue, got = rig.link(2, selector=selector.parse("colour = 'blue'"))
+    rig.settle(blue, 1)
+    rig.broker.unsubscribe(blue)
+    rig.disk()
+
+    assert [body for body, _, _ in got.values()] == [messages[0], messages[2]]
+    assert [body for body, _, _ in rig.link()[1].values()] == messages[1:]
+    assert rig.again().bodies() == messages[1:]
+
+
+class Filters(LinkOption):
+    """Filters of an attach, and what its answer has of them."""
+
+    def __init__(self, **filters):
+        self.filters = {symbol(name): value for name, value in filters.items()}
+
+    def apply(self, link):
+        link.source.filter.put_dict(self.filters)
+
+
+def answered(link):
+    found = link.remote_source.filter
+    found.rewind()
+    return found.get_dict() if found.next() == Data.MAP else {}
+
+
+@pytest.mark.parametrize("descriptor", [SELECTOR_FILTER, symbol("apache.org:selector-filter:string")])
+def test_the_answer_to_an_attach_has_the_filter_that_is_in_force(broker, peer, descriptor):
+    """Section 3.5.3. Its descriptor may be a number or a symbol; every other filter is left out."""
+    client = peer(broker)
+    named = {"mine": Described(descriptor, "colour = 'red'"), "other": Described(symbol("a:b"), "colour = 'red'")}
+    receiver = client.connection.create_receiver(broker.queue, options=Filters(**named))
+
+    assert answered(receiver.link) == {symbol("mine"): Described(SELECTOR_FILTER, "colour = 'red'")}
+
+
+@pytest.mark.parametrize("text", ["colour = 'red' OR size > 3", 7])
+def test_a_filter_that_the_broker_does_not_know_is_left_out(broker, peer, text):
+    client = peer(broker)
+    receiver = client.connection.create_receiver(broker.queue, options=Filters(mine=Described(SELECTOR_FILTER, text)))
+
+    assert answered(receiver.link) == {}
