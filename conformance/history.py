@@ -32,6 +32,9 @@ WAITS, SHUT = "waits for the window", "the window did not reopen"
 DELAYED = "delayed"
 """Detail of a DRAIN with unknown end: the rest waits for a redelivery delay that is too long for a trial."""
 
+UNSELECTED = "not selected"
+"""Detail of a DELIVER to a consumer whose selector does not match the message."""
+
 OUTSIDE = "outside its transaction"
 """End of the detail of a refused SEND in a transaction whose answer named no transaction."""
 

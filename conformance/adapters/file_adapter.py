@@ -32,11 +32,22 @@ from conformance.adapters.launch.plan import BrokerSetup, BrokerSource
 from conformance.claims import STORED, Value
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
-from conformance.scenario import ANSWERED, COPIES, CREATED, FOR_TOPIC, FRAMES, FRESH, MODIFIED, SEVERAL, UNDECLARED
+from conformance.scenario import (
+    ANSWERED,
+    COPIES,
+    CREATED,
+    FOR_TOPIC,
+    FRAMES,
+    FRESH,
+    MODIFIED,
+    SELECTS,
+    SEVERAL,
+    UNDECLARED,
+)
 from conformance.scenario.reading import LAUNCHER_NEEDS
 
-_ELSEWHERE = (ANSWERED, FOR_TOPIC, FRAMES, MODIFIED, SEVERAL, UNDECLARED)
-"""Needs that every broker's file meets; whether four of them can be had depends on the protocol (`campaign`)."""
+_ELSEWHERE = (ANSWERED, FOR_TOPIC, FRAMES, MODIFIED, SELECTS, SEVERAL, UNDECLARED)
+"""Needs that every broker's file meets; whether five of them can be had depends on the protocol (`campaign`)."""
 
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([.-][A-Za-z0-9.]+)?")
 DURABLE = frozenset({"durable_queues", "send_confirmed"})

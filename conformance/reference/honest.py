@@ -61,6 +61,12 @@ class Honest:
     bars_refusers = True
     """Whether a message is kept from a link that said undeliverable-here."""
 
+    ignores_selectors = False
+    """Whether a selector is taken, and every message matches it."""
+
+    drops_unselected = False
+    """Whether a message that a selector passes over is removed, durably."""
+
     marks_redelivered = True
     """Whether delivery-count, and redelivered of STOMP, show earlier deliveries."""
 

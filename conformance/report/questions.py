@@ -42,7 +42,7 @@ QUESTIONS: Mapping[str, frozenset[str]] = {
     "Does it recover and deliver everything?": frozenset(
         """came_back counted_at_first failed_gone failure_uncounted failure_unmarked first_acquirer_twice gone
         gone_after_acknowledge many_unacknowledged not_recovered overtaken release_counted released_gone starved
-        stuck undeliverable_again unmarked""".split()
+        stuck undeliverable_again unmarked unselected""".split()
     ),
     "Does nothing leave silently?": frozenset(
         "confirmed_nowhere given_back_nowhere refusal_hidden refused_delivered unprocessed_gone".split()

@@ -74,6 +74,9 @@ FOR_TOPIC = "messages that say what they are for"
 MODIFIED = "the outcome modified"
 """The need, over AMQP, of a consumer that gives a delivery back as failed or undeliverable."""
 
+SELECTS = "message selectors"
+"""The need of a consumer that selects."""
+
 ANSWERED = "an answer to an acknowledgement"
 """The need of a fault at the answer to an acknowledgement: without answers it would never fire."""
 
@@ -252,6 +255,7 @@ class Scenario:
         more = {"settings of any name": offers, FRAMES: reads, MODIFIED: modifies, ANSWERED: answered}
         more[FOR_TOPIC] = any(isinstance(step, Publish) and step.for_topic for step in self._clients)
         more[SEVERAL] = most_queues(self.steps) > 1
+        more[SELECTS] = any(isinstance(step, Consume) and step.selects for step in self._clients)
         queues = (LIVES.get(name, f"a queue with {name}") for name, _ in self.queue)
         others = (need for need in more if more[need])
         return (*queues, *others, *needs_of_launcher(self.steps))

@@ -348,6 +348,7 @@ class Publish(_Step, frozen=True):
     are read with its own. `queues`: the sends go in turn to that many queues; the first is that of the other steps.
     Each goes to all of them in a scenario with `copies_of`. `correlates`: over AMQP each message has a correlation-id,
     of the four types that it can have in turn. `for_topic`: over AMQP each message says that it is for a topic.
+    `parity`: each message has the property `parity`, `odd` or `even` by its number.
 
     If the broker knows publish windows, the client asks it for `window` and `ack_event_mode` (`per_message`,
     `windowed`, or nothing); each `immediate_every`-th send asks for Ack Immediately. `tells_waits`: each wait for the
@@ -373,6 +374,7 @@ class Publish(_Step, frozen=True):
     queues: Count = 1
     correlates: bool = False
     for_topic: bool = False
+    parity: bool = False
 
     @property
     def may_be_refused(self) -> bool:
@@ -398,7 +400,8 @@ class Consume(_Step, frozen=True):
 
     `receivers`: so many receivers of one session on one connection, on `queues` queues in turn; to the judge each is a
     consumer of its own. A cumulative acknowledgement covers what all of them got. `ends`: after so many deliveries the
-    first of them ends, and gives back what it has not acknowledged; the others go on.
+    first of them ends, and gives back what it has not acknowledged; the others go on. `selects`: the selector of each
+    receiver matches the messages with this `parity` (`Publish.parity`), and no others.
 
     For a vendor's client: `receives` calls `receive()` in a mode that otherwise has a listener, and `on_session` calls
     `acknowledge()` of the session instead of the message's. `honest`: no session liar lies in this step, which another
@@ -424,6 +427,7 @@ class Consume(_Step, frozen=True):
     receivers: Count = 1
     queues: Count = 1
     ends: int = 0
+    selects: Literal["", "odd", "even"] = ""
     receives: bool = False
     on_session: bool = False
     honest: bool = False

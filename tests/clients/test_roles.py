@@ -14,7 +14,7 @@ from conformance.clients.roles.modes import MODES, AckHeader
 from conformance.clients.session import Refused, SendOutcome
 from conformance.clients.workers.job import NEVER, SentTransaction
 from conformance.errors import ClientError
-from conformance.history import Op, Phase
+from conformance.history import UNSELECTED, Op, Phase
 from conformance.scenario.script import Consume, Drain, Kill, Nth, Publish
 
 
@@ -425,6 +425,15 @@ def test_a_message_is_refused_once(play):
     assert [("p1:2", "failed"), ("p1:4", "released")] == broker.refused
     assert {"p1:1", "p1:2", "p1:3", "p1:4"} == set(broker.acknowledged)
     assert ["failed", "released"] == [event.detail for event in events if event.op is Op.NACK]
+
+
+@pytest.mark.parametrize(("selects", "told"), [("", []), ("odd", ["p1:2", "foreign"]), ("even", ["p1:1", "foreign"])])
+def test_a_message_that_the_selector_does_not_match_is_told(play, selects, told):
+    _, events = play(Consume("auto", selects=selects, stop=3), Listed(messages=["p1:1", "p1:2", "foreign"]))
+    found = [event for event in events if event.op is Op.DELIVER]
+
+    assert told == [event.message for event in found if event.detail == UNSELECTED]
+    assert len(found) == 3
 
 
 def test_a_message_is_refused_whenever_it_comes(play):

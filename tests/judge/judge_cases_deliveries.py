@@ -125,6 +125,11 @@ DELIVERIES = """
 0 0 a message that was given back and then acknowledged may go: kept 1, handed 1, given_back 1, took 1, settled
 0 0 a message that was given back in a queue that is not drained is not judged: kept 1, handed 1, given_back 1, silent 1
 
+[unselected]
+2 1 one of two deliveries is for another selector: kept 1 2, handed 1, handed 2 detail="not selected"
+1 0 a drain without a selector gets everything: kept 1 2, handed 1, settled 2
+0 0 nothing was delivered to a consumer that selects: kept 1, settled 1
+
 [release_counted]
 2 1 a release that counts: handed 1, given_back 1, handed 1 count=1, handed 2 count=3, given_back 2, handed 2 count=3
 1 0 a release that leaves the count of earlier failures: handed 1 count=2, given_back 1, handed 1 count=2

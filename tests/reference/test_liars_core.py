@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from conformance.reference.core import selector
 from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.liars import behaviour
+from conformance.reference.stomp.message import store
 from conformance.reference.store.commit import do_nothing
 
 from .queue_rig import Rig
@@ -133,6 +135,16 @@ def acknowledged_by_one_of_two(rig):
     return rig.bodies()
 
 
+def passed_over(rig):
+    """What a consumer of blue messages is sent of two red ones, and how many of them are left."""
+    for _ in range(2):
+        rig.send(store({"colour": "red"}, b"1").bare)
+    rig.disk()
+    _, got = rig.link(selector=selector.parse("colour = 'blue'"))
+    rig.disk()
+    return len(got), len(rig.bodies())
+
+
 ALL = bodies(range(1, COUNT + 1))
 CASES = {
     "treats-persistent-as-non-persistent": (after_a_kill, ALL, []),
@@ -151,6 +163,8 @@ CASES = {
     "forgets-after-half-a-second": (five_seconds_later, bodies(range(1, 11)), []),
     "forgets-after-a-second": (five_seconds_later, bodies(range(1, 11)), []),
     "drops-failed": (failed, [b"1"], []),
+    "drops-what-selectors-pass-over": (passed_over, (0, 2), (0, 0)),
+    "ignores-selectors": (passed_over, (0, 2), (2, 2)),
     "commits-rollbacks": (rolled_back, [], [b"1"]),
 }
 

@@ -6,8 +6,15 @@ import pytest
 from proton import Data, Described, Message, symbol, ulong
 from proton.reactor import LinkOption
 
+from conformance.clients.amqp.session import AmqpSession
+from conformance.clients.roles.modes import AckHeader
+from conformance.clients.stomp.raw_session import RawStompSession
+from conformance.clients.workers.job import Job
+from conformance.errors import ClientError
+from conformance.history import bare_header
 from conformance.reference.core import selector
 from conformance.reference.stomp.message import store
+from conformance.scenario.script import Consume, Publish
 
 from .queue_rig import Rig
 
@@ -109,3 +116,42 @@ def test_a_filter_that_the_broker_does_not_know_is_left_out(broker, peer, text):
     receiver = client.connection.create_receiver(broker.queue, options=Filters(mine=Described(SELECTOR_FILTER, text)))
 
     assert answered(receiver.link) == {}
+
+
+def session(kind, broker, step):
+    place, protocol = (broker.amqp, "amqp") if kind is AmqpSession else (broker.stomp, "stomp")
+    port = int(place.rpartition(":")[2])
+    about = {"header": bare_header("p"), "history": "", "host": "127.0.0.1", "queue": broker.queue, "epoch": 1}
+    return kind(Job(step=step, port=port, protocol=protocol, **about), lambda: None)
+
+
+@pytest.mark.parametrize("kind", [AmqpSession, RawStompSession])
+def test_a_session_is_sent_what_its_selector_matches(broker, kind):
+    sends = session(kind, broker, Publish(6, window=6, parity=True))
+    sends.attach_sender(broker.queue)
+    while not sends.sendable():
+        sends.pump(1)
+    for number in range(1, 7):
+        sends.send(f"p1:{number}", b"x", durable=True)
+    while len(sends.outcomes) < 6:
+        sends.pump(1)
+    takes = session(kind, broker, Consume("individual", selects="even"))
+    takes.attach_receiver(broker.queue, 10, AckHeader.INDIVIDUAL)
+    while len(takes.incoming) < 3:
+        takes.pump(1)
+    takes.pump(0.2)
+
+    assert [received.message for received in takes.incoming] == ["p1:2", "p1:4", "p1:6"]
+    sends.close()
+    takes.close()
+
+
+@pytest.mark.parametrize(("kind", "says"), [(AmqpSession, "left the selector"), (RawStompSession, "sent ERROR")])
+def test_a_session_whose_selector_is_not_taken_does_not_go_on(broker, kind, says, monkeypatch):
+    """A broker without selectors would send it everything, and the trial would prove nothing."""
+    monkeypatch.setattr(Job, "selector", property(lambda job: "parity LIKE 'e%'"))
+    takes = session(kind, broker, Consume("individual", selects="even"))
+
+    with pytest.raises(ClientError, match=says):
+        takes.attach_receiver(broker.queue, 10, AckHeader.INDIVIDUAL)
+    takes.close()

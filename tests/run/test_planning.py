@@ -434,6 +434,28 @@ def test_a_broker_without_individual_acknowledgements_gets_none_over_stomp(proto
     assert "mode client" not in found.unable
 
 
+@pytest.mark.parametrize("has", [False, True])
+def test_no_consumer_selects_at_a_broker_without_selectors(has):
+    """It would get every message, or none, and what it leaves would prove nothing."""
+    chosen = selection("EXPECT-KEPT-01")
+    left = chosen.adapter.file.capabilities - (set() if has else {"selectors"})
+    file = chosen.adapter.file.model_copy(update={"capabilities": left})
+    found = campaign._able(
+        dataclasses.replace(chosen, adapter=dataclasses.replace(chosen.adapter, file=file)), SCENARIOS
+    )
+    lacking = {} if has else {scenario.SELECTS: "the adapter of reference does not declare selectors over amqp"}
+
+    assert lacking == {need: why for need, why in found.unable.items() if need == scenario.SELECTS}
+    assert [has, has, True] == [
+        bool(wanted(SCENARIOS[name], found))
+        for name in (
+            "given-back-and-no-longer-selected",
+            "unacknowledged-and-no-longer-selected",
+            "sends-of-oversized-messages",
+        )
+    ]
+
+
 @pytest.mark.parametrize("copied", ["", "{queue}"])
 def test_copies_need_an_address_for_their_receivers(copied):
     chosen = selection("AMQP-ACC-01")

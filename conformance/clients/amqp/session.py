@@ -39,6 +39,10 @@ _REFUSALS = {
 NO_ID = "(no id)"
 """The id of a message that has none. No producer sends it, so the judge counts such a message as never sent."""
 
+_SELECTOR = "selector"
+_SELECTOR_FILTER = ulong(0x0000468C00000004)
+"""The name of our filter, and the descriptor of `apache.org:selector-filter:string`."""
+
 _DECLARED, _TRANSACTIONAL = 0x33, 0x34
 """Codes of the delivery states `declared` and `transactional-state` (sections 4.5.7 and 4.5.8)."""
 
@@ -91,7 +95,12 @@ class AmqpSession(Session):
             receiver.snd_settle_mode = Link.SND_SETTLED
         _ask(receiver, self._job.asks.consumer)
         self._receivers.append(receiver)  # before the broker may use it
+        if self._job.selector:
+            filters = {symbol(_SELECTOR): Described(_SELECTOR_FILTER, self._job.selector)}
+            receiver.source.filter.put_dict(filters)
         self._attach(receiver, receiver.source, address(self._job.source, queue))
+        if self._job.selector and not _has_filter(receiver.remote_source):
+            raise ClientError(f"the broker left the selector {self._job.selector!r} out of its attach (section 3.5.3)")
         self.replenish(credit, len(self._receivers) - 1)
 
     @override
@@ -113,8 +122,11 @@ class AmqpSession(Session):
         if transaction is not None:
             self._coordinator.enlist(delivery, transaction)
         annotations = self._annotations | ({symbol("x-opt-ack-immediately"): True} if immediate else {})
-        known = {name: self._job.named(message)} if (name := self._job.duplicate_id) else None
-        encoded = Message(body=body, id=message, durable=durable, annotations=annotations or None, properties=known)
+        known = {name: self._job.named(message)} if (name := self._job.duplicate_id) else {}
+        properties = known | self._job.properties(message) or None
+        encoded = Message(
+            body=body, id=message, durable=durable, annotations=annotations or None, properties=properties
+        )
         encoded.correlation_id = self._correlation(message)
         sender.stream(encoded.encode())
         sender.advance()
@@ -389,6 +401,13 @@ def _name_outcomes(sender: Any, outcomes: Sequence[str]) -> None:
         for name in outcomes:
             named.put_symbol(symbol(f"amqp:{name}:list"))
         named.exit()
+
+
+def _has_filter(source: Any) -> bool:
+    """Whether the source of an attach that answers has our filter: it names the filters that are in force."""
+    filters = source.filter
+    filters.rewind()
+    return filters.next() == Data.MAP and filters.get_dict().get(symbol(_SELECTOR)) is not None
 
 
 def _ask(link: Any, words: Mapping[str, int | str]) -> None:

@@ -255,7 +255,7 @@ class JmsSession(Session):
 
     def _open_receiver(self, queue: str) -> None:
         if isinstance(self._receiving, JmsReceiver):
-            self._receiving.add(self._session.createConsumer(self._queue(self._session, queue)))
+            self._receiving.add(self._consumer(self._session, queue))
             return
         if self._receiving is not None:
             raise ClientError("a session of JMS with a listener has one consumer here")
@@ -267,7 +267,7 @@ class JmsSession(Session):
         if number is None:
             raise ClientError(f"{self._vendor.name} has no mode {mode}")
         session = self._session = self._connection.createSession(mode == "transacted", number)
-        consumer = session.createConsumer(self._queue(session, queue))
+        consumer = self._consumer(session, queue)
         listens = mode in _LISTENS and not step.receives and job.liar not in _RECEIVING_LIARS
         kind = Listening if listens else JmsReceiver
         by = session if step.on_session or job.liar == "sets-the-multiple-flag" else None
@@ -275,6 +275,10 @@ class JmsSession(Session):
         self._receiving = kind(consumer, mode, self._calls, self._jpype, self._fails, job.liar, by, own)
         if isinstance(self._receiving, Listening):
             consumer.setMessageListener(self._proxy("MessageListener", self._receiving))
+
+    def _consumer(self, session: Any, queue: str) -> Any:
+        selector = (self._job.selector,) if self._job.selector else ()
+        return session.createConsumer(self._queue(session, queue), *selector)
 
     def _queue(self, session: Any, queue: str) -> Any:
         return session.createQueue(address(self._job.destination, queue))
@@ -284,6 +288,8 @@ class JmsSession(Session):
             made = self._session.createBytesMessage()
             made.writeBytes(self._jpype.JArray(self._jpype.JByte)(body))
             made.setJMSCorrelationID(message)
+            for name, value in self._job.properties(message).items():
+                made.setStringProperty(name, value)
             how = self._mode_of(message, durable=durable)
             if self._listener is not None:
                 self._completions.expects(message)

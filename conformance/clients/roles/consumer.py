@@ -22,7 +22,7 @@ from conformance.clients.session import Disconnected, OperationAnswer, Received,
 from conformance.clients.workers.job import NEVER, Job, JobResult
 from conformance.clients.workers.trigger import ArmedFault
 from conformance.errors import ClientError
-from conformance.history import Op, Phase, Recorder, make_body, message_id
+from conformance.history import UNSELECTED, Op, Phase, Recorder, make_body, message_id
 from conformance.scenario.script import Consume
 
 _FORWARDED = 256
@@ -172,7 +172,8 @@ class _Consumer:
     def _hand(self, received: Received) -> None:
         self.delivered += 1
         self.open.append(received)
-        self._record(Op.DELIVER, Phase.OK, received, **seen(received, self.job))
+        detail = UNSELECTED if self.job.unselected(received.message) else None
+        self._record(Op.DELIVER, Phase.OK, received, detail=detail, **seen(received, self.job))
 
     def _acknowledges_early(self) -> bool:
         if self.mode.when is When.BEFORE_PROCESSING:

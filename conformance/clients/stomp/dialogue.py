@@ -222,6 +222,7 @@ class StompDialogue(Session):
                 value = value.replace(place, filled)  # noqa: PLW2901 - one place after another
             headers[name] = value
         headers |= {name: str(value) for name, value in self._job.asks.consumer.items()}
+        headers |= {"selector": self._job.selector} if self._job.selector else {}
         self._await_receipt("SUBSCRIBE", headers, f"the SUBSCRIBE to {queue}")
 
     @override
@@ -350,7 +351,7 @@ class StompDialogue(Session):
             headers["persistent"] = "true"
         if self._job.duplicate_id:
             headers[self._job.duplicate_id] = self._job.named(message)
-        return headers | self._job.stomp.send
+        return headers | self._job.properties(message) | self._job.stomp.send
 
     def _put(self, command: str, headers: dict[str, str], *, transaction: str | None = None, body: bytes = b"") -> None:
         if transaction is not None:

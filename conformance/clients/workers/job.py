@@ -15,6 +15,9 @@ from conformance.scenario.script import ClientFault, ClientStep, Consume, Drain,
 NEVER = "never"
 """A broker that answers no acknowledgement."""
 
+PARITY = "parity"
+"""The property by which consumers select; the name is legal over every protocol."""
+
 DRAIN_CREDIT = 1000
 SILENCE_S = 0.25
 LIVENESS_S = 30.0
@@ -41,6 +44,16 @@ def in_turn(queues: Sequence[str], message: str) -> str:
     """
     parsed = parse_message(message)
     return queues[(parsed[1] - 1) % len(queues)] if parsed else queues[0]
+
+
+def parity(message: str) -> str:
+    """Return the parity of a message's number; empty for a message that no publisher of a trial sent.
+
+    >>> parity("p1:3"), parity("p1:4"), parity("foreign:1")
+    ('odd', 'even', '')
+    """
+    parsed = parse_message(message)
+    return ("even", "odd")[parsed[1] % 2] if parsed else ""
 
 
 def address(destination: str, queue: str) -> str:
@@ -201,6 +214,20 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def named(self, message: str) -> str:
         """Return the duplicate id of a message: no other trial has it, in a queue that outlives the run."""
         return f"{self.header.run} {self.header.trial} {message}"
+
+    @property
+    def selector(self) -> str:
+        """Return the selector of a consumer of this job; empty for none."""
+        selects = isinstance(self.step, Consume) and self.step.selects
+        return f"{PARITY} = '{selects}'" if selects else ""
+
+    def properties(self, message: str) -> dict[str, str]:
+        """Return the properties of a message beside what names it."""
+        return {PARITY: parity(message)} if isinstance(self.step, Publish) and self.step.parity else {}
+
+    def unselected(self, message: str) -> bool:
+        """Whether a consumer has a selector that does not match this message."""
+        return isinstance(self.step, Consume) and self.step.selects not in ("", parity(message))
 
     def sent_empty(self, message: str) -> bool:
         """Whether a publisher of this trial sent this message without a body."""

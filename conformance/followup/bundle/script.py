@@ -269,7 +269,17 @@ def _publish(step: Publish, body: Body) -> None:
 def _consume(step: Consume, body: Body) -> None:
     odd = [
         name
-        for name in ("refuse", "hold", "rollback_every", "forwards", "work_ms", "backwards", "receives", "on_session")
+        for name in (
+            "refuse",
+            "hold",
+            "rollback_every",
+            "forwards",
+            "work_ms",
+            "backwards",
+            "selects",
+            "receives",
+            "on_session",
+        )
         if getattr(step, name) != getattr(Consume(step.mode), name)
     ]
     if odd or MODES[step.mode].transacted:

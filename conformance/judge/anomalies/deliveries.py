@@ -30,6 +30,13 @@ REFUSALS = (
         words="messages given back are in no queue",
     ),
     Anomaly(
+        "unselected",
+        "A consumer was handed a message that its selector does not match, although the broker took the selector.",
+        applies="handed > 0",
+        offends="unselected",
+        words="messages delivered to a consumer whose selector does not match them",
+    ),
+    Anomaly(
         "release_counted",
         "The next delivery of a released message to the same consumer carries a higher delivery count.",
         applies="refused_as = 'released' AND handed = 2 AND handed_on_one_link",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import get_args
 
-from conformance.history import DELAYED, NOT_READY, NOT_RECOVERED, OF_ACK, OUTSIDE, SHUT, WAITS, Op, Phase
+from conformance.history import DELAYED, NOT_READY, NOT_RECOVERED, OF_ACK, OUTSIDE, SHUT, UNSELECTED, WAITS, Op, Phase
 from conformance.judge.input.link_frames import CARRIES
 from conformance.judge.input.packing import OP_CODE, PHASE_CODE, ROLES
 from conformance.scenario.script import DiskFault, Fault
@@ -43,6 +43,7 @@ EVENT: Mapping[str, str] = {
     "refuses_outside": f"{_on(Op.SEND, Phase.FAIL)} AND coalesce(detail LIKE '% {OUTSIDE}', false)",
     "forgets": _on(Op.SEND, Phase.INFO),
     "hands": f"{_on(Op.DELIVER, Phase.OK)} AND {_HAS_ID}",
+    "strays": f"{_on(Op.DELIVER, Phase.OK)} AND {_HAS_ID} AND detail = '{UNSELECTED}'",
     "drains": f"{_on(Op.DRAIN, Phase.OK)} AND {_HAS_ID}",
     "silent": f"{_on(Op.DRAIN, Phase.OK)} AND NOT {_HAS_ID}",
     "stuck": f"{_on(Op.DRAIN, Phase.INFO)} AND NOT {_HAS_ID} AND coalesce(detail <> '{DELAYED}', true)",
@@ -162,6 +163,7 @@ MESSAGE: Mapping[str, str] = {
     # Only an answered acknowledge has certainly left: that of a killed client may still be in its memory.
     "handed_before_answer": "coalesce(bool_or(hands AND at_ns < last_ack_at AND at_ns < last_answered_at), false)",
     "held": "max(holding) FILTER (WHERE hands)",
+    "unselected": "coalesce(bool_or(strays), false)",
     "redelivered": "count_if(drains)",
     "redelivered_at": "min(at_ns) FILTER (WHERE drains)",
     # The drains that brought it, one bit each by their numbers, and the epoch of the first of them.

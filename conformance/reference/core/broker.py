@@ -259,6 +259,8 @@ class ReferenceBroker:
         """The subscription is served from the next `dispatch` on."""
         if not self.behaviour.outlives_consumers(self._taken_over):
             raise SystemExit(f"no consumer is served: {self._taken_over:,} messages were taken over")
+        if self.behaviour.ignores_selectors:
+            subscription.selector = None
         subscription.queue.subscribe(subscription)
         self._undispatched[subscription.queue] = None
 
@@ -287,8 +289,9 @@ class ReferenceBroker:
             now_ms = self._now_ms()
             for message in self._expiries.due(now_ms, EXPIRED_AT_ONCE):
                 self._expire(message)
+        unselected = self._expire if self.behaviour.drops_unselected else None
         while self._undispatched:
-            self._undispatched.popitem()[0].dispatch(self._send, now_ms, self._expire)
+            self._undispatched.popitem()[0].dispatch(self._send, now_ms, self._expire, unselected)
 
     def next_expiry(self) -> float | None:
         """When `dispatch` is to be called if nothing else happens, in seconds since the epoch; None for never."""

@@ -55,6 +55,16 @@ DELIVERING: dict[str, Lie] = {
         "EMS-STEP-03",
         hides=lambda number: number % PERIOD == 0,
     ),
+    "ignores-selectors": lie(
+        "A selector is taken, and its consumer is sent every message.",
+        "EXPECT-SELECTED-01",
+        ignores_selectors=True,
+    ),
+    "drops-what-selectors-pass-over": lie(
+        "A message that the selector of a consumer passes over is removed, durably.",
+        "EXPECT-KEPT-01 EXPECT-MOVED-01",
+        drops_unselected=True,
+    ),
     "counts-from-one": lie(
         "The delivery-count is one too high.", "AMQP-HDR-01", delivery_count=lambda failures: failures + 1
     ),

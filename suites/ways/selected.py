@@ -1,0 +1,59 @@
+"""Messages that the selector of no consumer matches any more: they have to stay in their queue."""
+
+from conformance.scenario import Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Consume, Publish
+
+PASSED_OVER = Liar("drops-what-selectors-pass-over")
+SELECTED = Check("unselected", exposure="delivered", control=Liar("ignores-selectors"))
+OTHERS = Consume("auto", prefetch=20, selects="even", until_silent=True)
+
+
+@scenario
+class GivenBackAndNoLongerSelected:
+    """A consumer that selects one of two values of a property gives back half of its messages, and its connection ends.
+
+    It gives them back whenever they come, and acknowledges the others, until nothing comes or 60 deliveries. The
+    selector of the next consumer matches the other value only: it passes over what the first one left.
+    """
+
+    mode = "individual"
+    steps = (
+        Publish(80, window=20, parity=True),
+        Consume(
+            "individual",
+            prefetch=20,
+            selects="odd",
+            refuse=("released",),
+            refuse_every=2,
+            refuse_again=True,
+            stop=60,
+            until_silent=True,
+        ),
+        OTHERS,
+        *SETTLE,
+    )
+    decides = {
+        "EXPECT-KEPT-01": Check("confirmed_nowhere", exposure="sends", control=PASSED_OVER),
+        "EXPECT-MOVED-01": Check("given_back_nowhere", exposure="refused", control=PASSED_OVER),
+        "EXPECT-SELECTED-01": SELECTED,
+    }
+
+
+@scenario
+class UnacknowledgedAndNoLongerSelected:
+    """A consumer that selects one of two values of a property ends with messages unacknowledged.
+
+    The selector of the next consumer matches the other value only: it passes over what the first one left.
+    """
+
+    mode = "client"
+    steps = (
+        Publish(80, window=20, parity=True),
+        Consume("client", prefetch=20, acknowledge=10, selects="odd", stop=25, until_silent=True),
+        OTHERS,
+        *SETTLE,
+    )
+    decides = {
+        "EXPECT-KEPT-01": Check("lost_unacknowledged", exposure="confirmed", control=PASSED_OVER),
+        "EXPECT-SELECTED-01": SELECTED,
+    }
