@@ -84,6 +84,10 @@ ON_RABBITMQ = {
         "after SEND: nothing within 3 s",
         "after ABORT: answer to ABORT, nothing within 3 s",
     ],
+    "rabbitmq_filter_answered_and_ignored.py": [
+        "the answer to the attach has the filter: yes",
+        "a consumer of red messages gets: blue",
+    ],
 }
 STARTED_THERE = {
     "rabbitmq_new_queue_forgotten.py": [
@@ -219,11 +223,11 @@ def test_reproduced_on_a_rabbitmq_of_its_own(tmp_path, name):
 @NEEDS_RABBITMQ
 def test_reproduced_on_rabbitmq(prepared):
     """The queues d and e are never declared."""
-    broker = prepared(RABBITMQ, "abf")
+    broker = prepared(RABBITMQ, "abfg")
     broker.start()
     port, seen = broker.service.endpoint("http")[1], {}
     status, _ = web.ask("PUT", f"http://guest:guest@127.0.0.1:{port}/api/queues/%2F/c", FULL)
-    for queue, name in zip("abcdef", ON_RABBITMQ, strict=True):
+    for queue, name in zip("abcdefg", ON_RABBITMQ, strict=True):
         address = "{}:{}".format(*broker.endpoint("stomp" if "stomp" in name else "amqp"))
         seen[name] = [line.replace(address, "BROKER") for line in said(name, address, queue)]
 
