@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from proton import Delivery
 
+from conformance.reference.amqp.attach import is_urgent
 from conformance.reference.honest import LAZY_S
 from conformance.reference.liars import behaviour
 
@@ -88,6 +89,14 @@ def test_the_word_in_a_body_asks_for_nothing():
     stored(rig, link, "x-opt-ack-immediately")
 
     assert rig.dispositions() == []
+
+
+def test_annotations_without_a_value_ask_for_nothing():
+    """The word is in the section before, and the message ends with the descriptor of its annotations."""
+    word = b"x-opt-ack-immediately"
+    pair = b"\xa3" + bytes((len(word),)) + word + b"\x41"
+
+    assert is_urgent(b"\x00\x53\x71\xc1" + bytes((len(pair) + 1, 2)) + pair + b"\x00\x53\x72") is False
 
 
 def test_a_refusal_is_in_no_range():
