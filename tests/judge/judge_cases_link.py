@@ -32,15 +32,20 @@ LINK = """
     settled 1 epoch=1
 
 [unsent_gone]
-1 1 never on the link, and gone: kept 1, kept 2, settled_on_link 2, handed 2, reached 1, settled
-1 0 never on the link, and there: kept 1, kept 2, settled_on_link 2, handed 2, reached 1, settled 1
-0 0 on the link, and gone: kept 1, settled_on_link 1, reached 1, settled
-0 0 on the link, and gone before its client had read it: kept 1, settled_on_link 1, reached 1 short=1, settled
-1 0 never on the link, and still counted: kept 1, kept 2, settled_on_link 2, handed 2, acked 2, reached 1, silent 1, stuck 2
-0 0 never on the link, and without a confirm: sent 1, kept 2, settled_on_link 2, reached 1, settled
-0 0 never on the link, and not persistent: kept 1 durable=False, kept 2, settled_on_link 2, reached 1, settled
-0 0 gone beside a frame that could not be read: kept 1 2, settled_on_link 2, unreadable, reached 1, settled
-0 0 gone, and the queue was not drained twice: kept 1 2, settled_on_link 2, reached 1
+1 1 never on the link, and gone: kept 1, kept 2, settled_on_link 2, handed 2, closed, reached 1, settled
+0 0 never on a link with STOMP, and gone: kept 1, framed "RECEIPT receipt-id=2 of DISCONNECT" to=to_client, reached 1,
+    settled
+1 0 never on the link, and there: kept 1, kept 2, settled_on_link 2, handed 2, closed, reached 1, settled 1
+0 0 on the link, and gone: kept 1, settled_on_link 1, closed, reached 1, settled
+0 0 on the link, and gone before its client had read it: kept 1, settled_on_link 1, closed, reached 1 short=1, settled
+1 0 never on the link, and still counted: kept 1, kept 2, settled_on_link 2, handed 2, acked 2, closed, reached 1,
+    silent 1, stuck 2
+0 0 never on the link, and without a confirm: sent 1, kept 2, settled_on_link 2, closed, reached 1, settled
+0 0 never on the link, and not persistent: kept 1 durable=False, kept 2, settled_on_link 2, closed, reached 1, settled
+0 0 gone beside a frame that could not be read: kept 1 2, settled_on_link 2, unreadable, closed, reached 1, settled
+0 0 gone after a connection whose end had no answer: kept 1 2, settled_on_link 2, framed "close" size=12, reached 1,
+    settled
+0 0 gone, and the queue was not drained twice: kept 1 2, settled_on_link 2, closed, reached 1
 
 [acknowledged_early]
 1 1 acknowledged on the link before its processing ended: kept 1, transferred 1, handed 1, ack_sent 1, disposed 1,

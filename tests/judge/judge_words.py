@@ -369,6 +369,11 @@ def reached(frames, *, short=0, link=1):
     return of(f"link-{link}", Op.CONNECT, Phase.INFO, **{"queue": None, **about})
 
 
+def closed():
+    """The client closes its connection, and the broker answers."""
+    return [*framed("close", size=12), *framed("close", to="to_client", size=14)]
+
+
 def unreadable():
     """From here on nothing is known of the stream to the broker."""
     return framed("unreadable: a frame of 3 bytes", size=0)

@@ -80,7 +80,7 @@ EXPOSURES: Mapping[str, ExposureRule] = {
         "handed > 0 AND NOT one_consumer AND handed_at BETWEEN shared_from AND shared_until",
     ),
     "unprocessed": ExposureRule("confirmed AND processed_at IS NULL"),
-    "unsent": ExposureRule("confirmed AND durable AND crossed = 0"),
+    "unsent": ExposureRule("confirmed AND durable AND crossed = 0 AND carried_to_the_end"),
     "unasked": ExposureRule("unasked"),
     "non_persistent": ExposureRule("confirmed AND NOT durable"),
     "first_deliveries": ExposureRule("fresh_at IS NOT NULL"),
