@@ -73,6 +73,13 @@ DELAYS = """<redeliveryPlugin><redeliveryPolicyMap><redeliveryPolicyMap><default
         ({"plugins": "<discardingDLQBrokerPlugin/>"}, {"expiry_destination": ""}),
         (strategy("<discarding/>"), {"expiry_destination": ""}),
         (strategy('<individualDeadLetterStrategy queuePrefix="DLQ."/>'), {"expiry_destination": ""}),
+        (
+            strategy(
+                '<sharedDeadLetterStrategy><deadLetterQueue><queue physicalName="DEAD"/></deadLetterQueue>'
+                "</sharedDeadLetterStrategy>"
+            ),
+            {"expiry_destination": "DEAD"},
+        ),
         (strategy('<sharedDeadLetterStrategy deadLetterQueue="queue://DEAD"/>'), {"expiry_destination": ""}),
         ({"attributes": 'memoryLimit="1 mb"'}, {"full_queue_policy": "block"}),
         ({"usage": 'sendFailIfNoSpace="true"'}, {"full_queue_policy": "refuse"}),
