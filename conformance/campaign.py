@@ -52,7 +52,7 @@ from conformance.run.planning import (
     wanted,
 )
 from conformance.run.record import Progress, Recording, RunWriter, check_same_run, not_recorded, read_interrupted
-from conformance.scenario import ANSWERED, COPIED, FOR_TOPIC, FRAMES, MODIFIED, SELECTS, Scenario
+from conformance.scenario import ANSWERED, COPIED, FOR_TOPIC, FRAMES, MODIFIED, SELECTS, TIME_TO_LIVE, Scenario
 from conformance.scenario.script import DiskFull, FailedSync
 
 
@@ -219,6 +219,8 @@ def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
         lacking[FOR_TOPIC] = f"messages have no annotations over {protocol}"
     if SELECTS in lacking and "selectors" not in adapter.capabilities(protocol):
         lacking[SELECTS] = f"the adapter of {adapter.name} does not declare selectors over {protocol}"
+    if TIME_TO_LIVE in lacking and protocol == "stomp" and not over.time_to_live:
+        lacking[TIME_TO_LIVE] = f"the file of {adapter.name} does not say `time_to_live` over stomp"
     if ANSWERED in lacking and (vendor or over).ack_confirm is None:
         lacking[ANSWERED] = f"the file of {(vendor or adapter).name} has no ack_confirm over {protocol}"
     if protocol == "stomp" and not singly(adapter, "stomp"):

@@ -145,8 +145,9 @@ class Event(msgspec.Struct, frozen=True, tag_field="record", tag="event", omit_d
 
     `sequence` counts the events of its process from 0. `at_ns` is CLOCK_MONOTONIC, nanoseconds, the same clock for
     every process of one machine. `epoch` is the run of the broker, 1 for the first start. `message` is
-    `producer:number`. `count` is the delivery count as received (AMQP 1.0 section 3.2.1), or a depth. `detail` is
-    free text for people, except where an operation documents its words.
+    `producer:number`. `count` is the delivery count as received (AMQP 1.0 section 3.2.1), a depth, or in the
+    `invoke` of a send the milliseconds that its message lives. `detail` is free text for people, except where an
+    operation documents its words.
     """
 
     sequence: int

@@ -36,18 +36,20 @@ from conformance.scenario import (
     ANSWERED,
     COPIES,
     CREATED,
+    EXPIRY_QUEUE,
     FOR_TOPIC,
     FRAMES,
     FRESH,
     MODIFIED,
     SELECTS,
     SEVERAL,
+    TIME_TO_LIVE,
     UNDECLARED,
 )
 from conformance.scenario.reading import LAUNCHER_NEEDS
 
-_ELSEWHERE = (ANSWERED, FOR_TOPIC, FRAMES, MODIFIED, SELECTS, SEVERAL, UNDECLARED)
-"""Needs that every broker's file meets; whether five of them can be had depends on the protocol (`campaign`)."""
+_ELSEWHERE = (ANSWERED, FOR_TOPIC, FRAMES, MODIFIED, SELECTS, SEVERAL, TIME_TO_LIVE, UNDECLARED)
+"""Needs that every broker's file meets; whether most of them can be had depends on the protocol (`campaign`)."""
 
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([.-][A-Za-z0-9.]+)?")
 DURABLE = frozenset({"durable_queues", "send_confirmed"})
@@ -151,6 +153,13 @@ class FileAdapter:
             return "" if made else f"the file of {self.name} does not say external.creates_queues"
         if need == FRESH:
             return "" if self.file.queues else f"the file of {self.name} has no [queues]: they are in its configuration"
+        if need == EXPIRY_QUEUE:
+            keeps = self.file.settings.get("expiry_destination")
+            return (
+                ""
+                if keeps and (keeps.settable or keeps.default)
+                else f"the file of {self.name} names no queue for expired messages"
+            )
         kind, _, option = need.rpartition(" with ")
         if kind and option == COPIES and self.own is not None:
             return "a configuration of your own declares its queues"

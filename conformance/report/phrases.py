@@ -245,6 +245,8 @@ def _publishing(step: Publish) -> str:
         parts.append(f"{'a transaction' if step.batch else 'a send'} is due every {step.every_ms} ms")
     if step.peek:
         parts.append("a receiver waits on the queue and takes what becomes available")
+    if step.lives_ms:
+        parts.append(f"each lives for {step.lives_ms:,} ms")
     if step.unasked_every:
         parts.append(f"every {ordinal(step.unasked_every)} asks for no answer")
     if step.ack_event_mode:

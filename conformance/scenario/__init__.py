@@ -71,6 +71,12 @@ LIVES = {"undeclared": UNDECLARED, "created": CREATED, "fresh": FRESH}
 FOR_TOPIC = "messages that say what they are for"
 """The need, over AMQP, of a publisher whose messages are annotated as for a topic."""
 
+TIME_TO_LIVE = "messages with a time to live"
+"""The need of a publisher whose messages expire."""
+
+EXPIRY_QUEUE = "a queue that keeps expired messages"
+"""The need of a scenario that asks for the setting expiry_destination: without it expired messages are discarded."""
+
 MODIFIED = "the outcome modified"
 """The need, over AMQP, of a consumer that gives a delivery back as failed or undeliverable."""
 
@@ -254,6 +260,8 @@ class Scenario:
         answered = any(waits_for_answered_ack(getattr(step.until, "at", None)) for step in self._clients)
         more = {"settings of any name": offers, FRAMES: reads, MODIFIED: modifies, ANSWERED: answered}
         more[FOR_TOPIC] = any(isinstance(step, Publish) and step.for_topic for step in self._clients)
+        more[TIME_TO_LIVE] = any(isinstance(step, Publish) and step.lives_ms for step in self._clients)
+        more[EXPIRY_QUEUE] = "expiry_destination" in dict(self.settings)
         more[SEVERAL] = most_queues(self.steps) > 1
         more[SELECTS] = any(isinstance(step, Consume) and step.selects for step in self._clients)
         queues = (LIVES.get(name, f"a queue with {name}") for name, _ in self.queue)

@@ -349,6 +349,7 @@ class Publish(_Step, frozen=True):
     Each goes to all of them in a scenario with `copies_of`. `correlates`: over AMQP each message has a correlation-id,
     of the four types that it can have in turn. `for_topic`: over AMQP each message says that it is for a topic.
     `parity`: each message has the property `parity`, `odd` or `even` by its number.
+    `lives_ms`: the time to live of each message; 0 for one without end.
 
     If the broker knows publish windows, the client asks it for `window` and `ack_event_mode` (`per_message`,
     `windowed`, or nothing); each `immediate_every`-th send asks for Ack Immediately. `tells_waits`: each wait for the
@@ -375,6 +376,7 @@ class Publish(_Step, frozen=True):
     correlates: bool = False
     for_topic: bool = False
     parity: bool = False
+    lives_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
 
     @property
     def may_be_refused(self) -> bool:

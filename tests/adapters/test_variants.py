@@ -14,7 +14,7 @@ from conformance.adapters.launch.plan import BrokerSource, make_instance
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
 from conformance.reference import liars
-from conformance.scenario import CREATED, FRESH, UNDECLARED
+from conformance.scenario import CREATED, EXPIRY_QUEUE, FRESH, UNDECLARED
 
 REFERENCE = adapters.find("reference")
 VARIED = """
@@ -168,6 +168,14 @@ def test_what_an_adapter_has_no_words_for() -> None:
     assert "the adapter of artemis has no queue option max_length" == artemis.lacks("a queue with max_length")
     assert "the adapter of artemis has no start.offer" == artemis.lacks("settings of any name")
     assert "" == REFERENCE.lacks("a queue with max_length") == REFERENCE.lacks("settings of any name")
+
+
+def test_a_move_of_expired_messages_needs_a_queue_for_them() -> None:
+    """A broker that names one in its stock needs no setting for it."""
+    found = {name: adapters.find(name).lacks(EXPIRY_QUEUE) for name in ("reference", "activemq", "openmq", "rabbitmq")}
+
+    assert "the file of rabbitmq names no queue for expired messages" == found.pop("rabbitmq")
+    assert {""} == set(found.values())
 
 
 def test_which_queues_an_adapter_can_leave_undeclared() -> None:

@@ -16,8 +16,15 @@ from conformance.clients.stomp.session import StompSession
 from conformance.clients.workers.job import StompHeaders
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
+from conformance.scenario.script import Drain, Publish
 
-HEADERS = StompHeaders({"kind": "any"}, {"window": "{prefetch_bytes}", "of": "{queue}:{prefetch}"})
+HEADERS = StompHeaders(
+    {"kind": "any"},
+    {"window": "{prefetch_bytes}", "of": "{queue}:{prefetch}"},
+    time_to_live={"life": "{lives_ms}", "end": "{expires_ms}"},
+)
+
+DRAIN = Drain()
 
 
 @pytest.fixture(params=[StompSession, RawStompSession])
@@ -25,12 +32,11 @@ def dial(request):
     """Opens a session on a script; everything is closed at the end, and the peer must not have failed."""
     opened = []
 
-    def dial(script, *, before_write=lambda: None, connect_s=5.0, singly=True, **more):
+    def dial(script, *, before_write=lambda: None, connect_s=5.0, singly=True, step=DRAIN, **more):
         peer = Peer(script, **more)
         opened.append(peer)
-        session = request.param(
-            job(peer.port, stomp=HEADERS, destination="/q/{queue}", connect_s=connect_s, singly=singly), before_write
-        )
+        about = {"stomp": HEADERS, "destination": "/q/{queue}", "connect_s": connect_s, "singly": singly, "step": step}
+        session = request.param(job(peer.port, **about), before_write)
         opened.append(session)
         session.peer = peer
         return session
@@ -101,6 +107,18 @@ def test_headers_of_a_send(dial):
     assert {**every, **named, "persistent": "true", "transaction": "t1"} == durable
     assert {**every, "conformance_id": "m2", "content-length": "0", "receipt": "receipt-2"} == other
     assert [SendOutcome(name, Phase.OK, None) for name in ("m:1\\", "m2")] == list(session.outcomes)
+
+
+def test_a_send_with_a_time_to_live(dial):
+    """In the words of the broker: milliseconds from now, or since 1970."""
+    session = dial(answers(receipt(1)), step=Publish(1, window=1, lives_ms=5_000))
+    began_ms = int(time.time() * 1000)
+    sends(session, 1)
+    pump(session, lambda: session.outcomes)
+    headers = session.peer.frames[1][1]
+
+    assert "5000" == headers["life"]
+    assert began_ms <= int(headers["end"]) - 5_000 <= time.time() * 1000
 
 
 def test_connect_asks_for_1_2_with_a_host_and_no_heart_beats(dial):

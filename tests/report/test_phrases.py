@@ -64,6 +64,7 @@ STEPS = [
     (Publish(60, window=50, batch=10, every_ms=5), "; in transactions of 10; commit each; a transaction is due every"),
     (Publish(60, window=50, batch=10, rollback_every=3), "commit each and roll back every 3rd."),
     (Publish(60, window=50, every_ms=5, peek=True), "; a send is due every 5 ms; a receiver waits on the queue and"),
+    (Publish(20, window=5, lives_ms=1_000), "; each lives for 1,000 ms."),
     (Publish(20, window=5, unasked_every=2), "; every 2nd asks for no answer."),
     (Publish(20, window=5, immediate_every=2), "; every 2nd asks for Ack Immediately."),
     (

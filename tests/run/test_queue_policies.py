@@ -60,6 +60,19 @@ def test_dead_letters_and_expired_messages_are_found(play):
     assert set() == aside & back
 
 
+@pytest.mark.parametrize("protocol", ["amqp", "stomp"])
+def test_expired_messages_are_found_and_the_others_delivered(play, protocol):
+    """The first publisher gives its messages a time to live, which is over when the second has sent its own."""
+    steps = (Publish(30, window=5, lives_ms=100), Publish(10, window=1, every_ms=30), *SETTLE)
+    record, folder = play(*steps, settings=REFERENCE.effective({"expiry_destination": "EXPIRED"}), protocol=protocol)
+
+    assert "" == record.void
+    assert {f"p1:{n}" for n in range(1, 31)} == drained(folder, Phase.INFO)
+    assert {f"p2:{n}" for n in range(1, 11)} == drained(folder, Phase.OK)
+    sends = [event for event in events_of(folder) if (event.op, event.phase) == (Op.SEND, Phase.INVOKE)]
+    assert {("p1", 100), ("p2", None)} == {(event.message.partition(":")[0], event.count) for event in sends}
+
+
 def test_a_stock_trial_drains_no_other_queue(play):
     record, folder = play(*CRASH)
 

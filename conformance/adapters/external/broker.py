@@ -28,7 +28,7 @@ from conformance.adapters.interface import READY_QUEUE, DepthProbe, JournalFiles
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, words_of
 from conformance.errors import ClientError, ConformanceError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger
-from conformance.scenario import FRESH, LIVES, SEVERAL
+from conformance.scenario import EXPIRY_QUEUE, FRESH, LIVES, SEVERAL
 from conformance.scenario.reading import CLEAN_RESTART, JOURNAL_WATCHED, KILL_OF_HALTED, KILL_WHILE_STARTING
 
 _COMMANDS: Mapping[str, tuple[str, ...]] = {
@@ -49,6 +49,7 @@ _NEVER: Mapping[str, str] = {
     **dict.fromkeys(("watched", "held_sync", "failed_sync", "disk_full"), f"{_ITS_DISK}: no tracer starts it"),
     "power_loss": f"{_ITS_DISK}: it cannot be taken away",
     JOURNAL_WATCHED: "the journal of an external broker is out of reach",
+    EXPIRY_QUEUE: "the suite takes no messages from such a queue of an external broker",
     SEVERAL: "the suite uses one queue of an external broker at a time",
     KILL_WHILE_STARTING: "the journal of an external broker is out of reach, and so is the moment of its recovery",
 }

@@ -262,6 +262,8 @@ class Protocol(Table):
     or a target, over STOMP the header. Over STOMP only: `virtual_host`, the `host` header of CONNECT (default: the name
     of the machine), and headers for SEND and SUBSCRIBE, which may hold `{queue}`, `{prefetch}` (messages) and
     `{prefetch_bytes}` (1,024 a message). A header with a prefetch is omitted if deliveries need no acknowledgement.
+    `time_to_live` are the headers of a SEND whose message has a time to live: `{lives_ms}` in milliseconds, or
+    `{expires_ms}` since 1970.
 
     `copied` is the address at which a receiver finds a queue that gets everything that is sent to `{address}`; a sender
     uses the `destination` of that, and over STOMP the headers `copied_send` as well.
@@ -287,6 +289,7 @@ class Protocol(Table):
     copied_send: Mapping[str, str] = {}
     send: Mapping[str, str] = {}
     subscribe: Mapping[str, str] = {}
+    time_to_live: Mapping[str, str] = {}
     transacted_sends: Literal["at_once", "at_commit"] = "at_once"
     duplicate_id: str = ""
 

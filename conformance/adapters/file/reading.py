@@ -73,6 +73,7 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
     "protocols.*.destination": ("queue", "prefetch", "prefetch_bytes"),
     "protocols.*.copied": ("queue", "address"),
     "protocols.*.send|copied_send|subscribe.*": ("queue", "prefetch", "prefetch_bytes"),
+    "protocols.*.time_to_live.*": ("lives_ms", "expires_ms"),
 }
 """The texts that may hold placeholders, and the placeholders that each has beside those of every text."""
 

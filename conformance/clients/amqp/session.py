@@ -72,6 +72,7 @@ class AmqpSession(Session):
         self._receivers: list[Any] = []
         for_topic = isinstance(job.step, Publish) and job.step.for_topic
         self._annotations = {symbol("x-opt-jms-dest"): byte(1)} if for_topic else {}  # as the AMQP JMS Mapping says it
+        self._lives_s = job.lives_ms / 1000
         self._unconfirmed: dict[Any, Received] = {}  # by proton's delivery: tags may be any bytes
         self._coordinator = TransactionController(self._attach_coordinator)
         self._enlisted: dict[str, list[Received]] = {}
@@ -128,6 +129,7 @@ class AmqpSession(Session):
             body=body, id=message, durable=durable, annotations=annotations or None, properties=properties
         )
         encoded.correlation_id = self._correlation(message)
+        encoded.ttl = self._lives_s
         sender.stream(encoded.encode())
         sender.advance()
 

@@ -40,7 +40,7 @@ _ANSWER_S = 90.0
 """Time limit of a question: it waits for messages, and for some that must not come."""
 
 _PERSISTENT, _NON_PERSISTENT = 2, 1
-_PRIORITY, _NO_EXPIRY = 4, 0
+_PRIORITY = 4
 _LISTENS = ("auto", "dups_ok", "pre")
 """Modes that use a listener, unless the job wants `receive()`. The return of the listener ends the processing."""
 
@@ -252,6 +252,7 @@ class JmsSession(Session):
         mode = "transacted" if isinstance(step, Publish) and step.batch else "auto"
         self._session = self._connection.createSession(mode == "transacted", self._vendor.modes[mode])
         self._producer = self._session.createProducer(self._queue(self._session, queue))
+        self._producer.setTimeToLive(self._job.lives_ms)
 
     def _open_receiver(self, queue: str) -> None:
         if isinstance(self._receiving, JmsReceiver):
@@ -324,7 +325,7 @@ class JmsSession(Session):
         self._producer.setDeliveryMode(given if by_producer else other)
         if by_producer or self._job.liar == "ignores-the-mode-of-one-send":
             return ()
-        return given, _PRIORITY, _NO_EXPIRY
+        return given, _PRIORITY, self._job.lives_ms
 
     def _discharge(self, op: Op, transaction: str) -> None:
         early = self._job.liar == "returns-before-commit"

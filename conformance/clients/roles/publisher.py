@@ -195,6 +195,7 @@ class _Publisher:
             durable=step.durable,
             transaction=self.transaction,
             due_ns=due_ns,
+            count=step.lives_ms or None,
             detail="ack immediately" if immediate else None if asked else "no answer asked for",
         )
         body = make_body(message, step.size, trial_of(job.header))

@@ -351,6 +351,10 @@ class StompDialogue(Session):
             headers["persistent"] = "true"
         if self._job.duplicate_id:
             headers[self._job.duplicate_id] = self._job.named(message)
+        if lives_ms := self._job.lives_ms:
+            end = str(int(time.time() * 1000) + lives_ms)
+            for name, value in self._job.stomp.time_to_live.items():
+                headers[name] = value.replace("{lives_ms}", str(lives_ms)).replace("{expires_ms}", end)
         return headers | self._job.properties(message) | self._job.stomp.send
 
     def _put(self, command: str, headers: dict[str, str], *, transaction: str | None = None, body: bytes = b"") -> None:

@@ -27,13 +27,15 @@ LIVENESS_FACTOR = 10
 class StompHeaders(msgspec.Struct, frozen=True):
     """The headers that a broker needs over STOMP, for SEND and SUBSCRIBE.
 
-    `{queue}`, `{prefetch}` (messages) and `{prefetch_bytes}` (1,024 a message) are filled in by the session.
+    `{queue}`, `{prefetch}` (messages) and `{prefetch_bytes}` (1,024 a message) are filled in by the session; so are
+    `{lives_ms}` and `{expires_ms}` (since 1970) in `time_to_live`, which a SEND has if its message has one.
     `virtual_host` is the `host` header of CONNECT; without it that is the name of the machine (STOMP 1.2, CONNECT).
     """
 
     send: dict[str, str] = {}
     subscribe: dict[str, str] = {}
     virtual_host: str = ""
+    time_to_live: dict[str, str] = {}
 
 
 def in_turn(queues: Sequence[str], message: str) -> str:
@@ -192,6 +194,11 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def fault(self) -> ClientFault | None:
         until = self.step.until if isinstance(self.step, Publish | Consume) else None
         return until if isinstance(until, ClientFault) else None
+
+    @property
+    def lives_ms(self) -> int:
+        """The time to live of what this client sends; 0 for messages without end."""
+        return self.step.lives_ms if isinstance(self.step, Publish) else 0
 
     @property
     def queues(self) -> tuple[str, ...]:

@@ -242,6 +242,8 @@ def _publish(step: Publish, body: Body) -> None:
         raise CannotError("a publisher that sends to several queues is not in it")
     if step.resends or step.hurries:
         raise CannotError("transactions that are sent again, or committed before their answers, are not in it")
+    if step.lives_ms:
+        raise CannotError("messages with a time to live are not in it")
     if step.peek or step.unasked_every:
         raise CannotError("a receiver that looks on while others publish, or sends without an answer, are not in it")
     if step.every_ms and step.window > 1 and not step.batch:
