@@ -58,6 +58,9 @@ class Honest:
     empties_left = False
     """Whether everything is removed from a queue when its last consumer leaves."""
 
+    keeps_expired = True
+    """Whether a message whose time is over goes to the expiry queue of its own queue, if that has one."""
+
     bars_refusers = True
     """Whether a message is kept from a link that said undeliverable-here."""
 

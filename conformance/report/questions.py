@@ -40,12 +40,12 @@ QUESTIONS: Mapping[str, frozenset[str]] = {
         transacted_send_waited unanswered_send waited_for_timer window_stayed_shut""".split()
     ),
     "Does it recover and deliver everything?": frozenset(
-        """came_back counted_at_first failed_gone failure_uncounted failure_unmarked first_acquirer_twice gone
-        gone_after_acknowledge many_unacknowledged not_recovered overtaken release_counted released_gone starved
-        stuck undeliverable_again unmarked unselected""".split()
+        """came_back counted_at_first delivered_expired failed_gone failure_uncounted failure_unmarked
+        first_acquirer_twice gone gone_after_acknowledge many_unacknowledged not_recovered overtaken release_counted
+        released_gone starved stuck undeliverable_again unmarked unselected""".split()
     ),
     "Does nothing leave silently?": frozenset(
-        "confirmed_nowhere given_back_nowhere refusal_hidden refused_delivered unprocessed_gone".split()
+        "confirmed_nowhere expired_nowhere given_back_nowhere refusal_hidden refused_delivered unprocessed_gone".split()
     ),
 }
 """By question, the anomalies whose checks answer it. A test holds that each anomaly is in one of them."""

@@ -149,6 +149,21 @@ DELIVERIES = """
     handed 2 redelivered=False, given_back 2 failed, handed 2 redelivered=True
 1 0 a mark that could not be seen: handed 1, given_back 1 failed, handed 1 redelivered=None
 
+[delivered_expired]
+2 1 a message given to a consumer that attached after its end, and one that was not: kept 1 2 lives=5, pause 9,
+    limited consumer-1 9, handed 1
+1 1 a message given once more, to a consumer that attached after its end: limited consumer-1 9, kept 1 lives=5, handed 1,
+    crashed, pause 9, limited consumer-2 9, handed 1 consumer=2
+1 0 a message that its consumer had prefetched: limited consumer-1 9, kept 1 lives=5, pause 9, handed 1,
+    limited consumer-2 9
+1 0 a message given to a consumer that attached just at its end: kept 1 lives=5, pause 4, limited consumer-1 9, handed 1,
+    limited consumer-2 9
+0 0 a consumer attached just at the end of a message that it got: kept 1 lives=5, pause 4, limited consumer-1 9, handed 1
+0 0 a publisher that attaches later receives nothing: limited consumer-1 9, kept 1 lives=5, pause 9,
+    limited publisher-2 9, handed 1
+0 0 a message without an end, given to a later consumer: kept 1, pause 9, limited consumer-1 9, handed 1
+0 0 a message whose arrival was not confirmed: sent 1 lives=5, pause 9, limited consumer-1 9, handed 1
+
 [undeliverable_again]
 2 1 undeliverable here and here again: handed 1, given_back 1 undeliverable, handed 1 2, given_back 2 undeliverable
 1 0 undeliverable here and given to another: handed 1, given_back 1 undeliverable, handed 1 consumer=2

@@ -35,6 +35,20 @@ SENDS = """
     silent 4, came 1 drain=5 epoch=6, silent 5
 0 0 a provisional answer confirms nothing: put t1 1, killed, settled
 0 0 a provisional answer read when the connection had gone confirms nothing: sent 1 tx=t1, killed, confirmed 1, settled
+0 0 a message whose time to live is over may be gone: kept 1 lives=5, pause 9, killed, settled
+1 1 a message that is gone before its time is lost: kept 1 lives=9000, killed, settled
+1 0 the last depth counts a message without an end, and not one whose time is over: kept 1 lives=5, kept 2, pause 9,
+    killed, silent 1, stuck 2
+
+[expired_nowhere]
+3 2 two messages whose time is over are in no queue, and one was moved: kept 1 2 3 lives=5, pause 9, killed,
+    set_aside 2 queue=ExpiryQueue, settled
+1 0 a message that came before its time was over: kept 1 lives=5, killed, settled 1
+0 0 a message whose time is not over has to be in its own queue: kept 1 lives=9000, killed, settled
+0 0 a message without an end has to be in its own queue: kept 1, killed, settled
+0 0 a message that is not persistent may be gone: kept 1 lives=5 durable=False, pause 9, killed, settled
+0 0 a send without an answer may be gone: sent 1 lives=5, pause 9, killed, no_answer 1, settled
+0 0 expired messages of a queue that is not drained are not judged: kept 1 lives=5, pause 9, killed, silent 1
 
 [confirmed_nowhere]
 3 1 a message that was confirmed and is in no queue, beside one that is there and one that was refused: kept 1 2,

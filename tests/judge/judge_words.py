@@ -60,8 +60,9 @@ def pause(ms):
     return [("", ms)]
 
 
-def sent(*numbers, durable=True, tx=None, detail=None, epoch=1):
-    about = {"durable": durable, "transaction": tx, "detail": detail, "epoch": epoch}
+def sent(*numbers, durable=True, tx=None, detail=None, epoch=1, lives=None):
+    """Sent, with so many milliseconds to live."""
+    about = {"durable": durable, "transaction": tx, "detail": detail, "epoch": epoch, "count": lives}
     return [e for n in numbers for e in of("publisher-1", Op.SEND, Phase.INVOKE, _id(n), **about)]
 
 
@@ -126,9 +127,9 @@ def no_answer(n, why="disconnected"):
     return of("publisher-1", Op.SEND, Phase.INFO, _id(n), detail=why)
 
 
-def kept(*numbers, durable=True):
+def kept(*numbers, durable=True, lives=None):
     """Sent and confirmed."""
-    return [*sent(*numbers, durable=durable), *confirmed(*numbers)]
+    return [*sent(*numbers, durable=durable, lives=lives), *confirmed(*numbers)]
 
 
 def put(tx, *numbers, publisher=1):

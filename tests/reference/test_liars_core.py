@@ -98,6 +98,18 @@ def five_seconds_later(rig):
     return rig.bodies()
 
 
+def two_seconds_later(rig):
+    """What is left of messages that live for an hour and for a second, by ttl and by their end."""
+    for lives_s in (3600, 1):
+        rig.send(b"ttl %d" % lives_s, ttl=lives_s * 1000)
+        rig.send(b"end %d" % lives_s, expires=int((rig.now + lives_s) * 1000))
+    rig.disk()
+    rig.now += 2
+    rig.broker.dispatch()
+    rig.disk()
+    return rig.bodies()
+
+
 def failed(rig):
     """What is left of a message whose consumer failed."""
     sent(rig, 1)
@@ -146,6 +158,7 @@ def passed_over(rig):
 
 
 ALL = bodies(range(1, COUNT + 1))
+LONG = [b"ttl 3600", b"end 3600"]
 CASES = {
     "treats-persistent-as-non-persistent": (after_a_kill, ALL, []),
     "loses-one-in-a-thousand": (a_thousand_after_a_kill, [], [b"500"]),
@@ -162,6 +175,8 @@ CASES = {
     "swaps-two-of-a-hundred": (delivered, ALL, [*ALL[:49], ALL[50], ALL[49], *ALL[51:]]),
     "forgets-after-half-a-second": (five_seconds_later, bodies(range(1, 11)), []),
     "forgets-after-a-second": (five_seconds_later, bodies(range(1, 11)), []),
+    "counts-milliseconds-as-nanoseconds": (two_seconds_later, LONG, []),
+    "never-expires": (two_seconds_later, LONG, [*LONG, b"ttl 1", b"end 1"]),
     "drops-failed": (failed, [b"1"], []),
     "drops-what-selectors-pass-over": (passed_over, (0, 2), (0, 0)),
     "ignores-selectors": (passed_over, (0, 2), (2, 2)),
@@ -209,6 +224,16 @@ def test_a_send_that_is_dropped_is_answered():
 
     assert rig.answers == ["done"] * 25
     assert rig.bodies() == bodies(number for number in range(1, 26) if number % 10)
+
+
+def test_expired_messages_are_dropped_although_their_queue_has_another():
+    """Without an expiry queue the honest broker removes them as well."""
+    rig, honest = (Rig("q:expiry_queue=Late", behaviour=each) for each in (behaviour("drops-expired"), None))
+    for each in (rig, honest):
+        each.broker.queue("Late")
+        two_seconds_later(each)
+
+    assert (rig.bodies("Late"), honest.bodies("Late")) == ([], [b"ttl 1", b"end 1"])
 
 
 def test_a_corrupt_body_has_its_length():

@@ -420,6 +420,21 @@ def test_an_outcome_that_the_broker_has_not_is_given_by_no_consumer(protocol, tr
     assert scenario.MODIFIED not in campaign._able(chosen, SCENARIOS).unable
 
 
+@pytest.mark.parametrize(("headers", "tried"), [({}, False), ({"expires": "{expires_ms}"}, True)])
+def test_a_time_to_live_over_stomp_needs_a_header(headers, tried):
+    """Over AMQP it is a field of the header section."""
+    chosen = selection("EXPECT-EXPIRED-02", protocol="stomp")
+    over = chosen.adapter.file.protocols["stomp"].model_copy(update={"time_to_live": headers})
+    file = chosen.adapter.file.model_copy(update={"protocols": {**chosen.adapter.file.protocols, "stomp": over}})
+    found = campaign._able(
+        dataclasses.replace(chosen, adapter=dataclasses.replace(chosen.adapter, file=file)), SCENARIOS
+    )
+    lacking = {} if tried else {scenario.TIME_TO_LIVE: "the file of reference does not say `time_to_live` over stomp"}
+
+    assert lacking == {need: why for need, why in found.unable.items() if need == scenario.TIME_TO_LIVE}
+    assert tried == bool(wanted(SCENARIOS["consumer-after-expiry"], found))
+
+
 @pytest.mark.parametrize(("protocol", "tried"), [("amqp", True), ("stomp", False)])
 def test_a_broker_without_individual_acknowledgements_gets_none_over_stomp(protocol, tried):
     chosen = selection("EMS-CLIENT-02", protocol=protocol)

@@ -57,6 +57,16 @@ REFUSALS = (
         offends="NOT coalesce(next_marked, true)",
         words="failed messages that came again without the redelivered mark",
     ),
+    UndrainedAnomaly(
+        "delivered_expired",
+        """A consumer that attached when the time to live of a message was over received it.
+
+        The time counts from the confirm, and a consumer that was attached before may have prefetched the message.
+        """,
+        applies="expires_at < last_attached_at",
+        offends="handed_attached_at > expires_at",
+        words="expired messages were given to a consumer that attached later",
+    ),
     Anomaly(
         "undeliverable_again",
         "A message given back as undeliverable here came again on the same link.",

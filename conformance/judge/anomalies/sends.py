@@ -44,6 +44,16 @@ SENDS = (
         words="sends confirmed although the broker kept nothing",
     ),
     Anomaly(
+        "expired_nowhere",
+        """A confirmed message whose time to live is over is neither in its queue nor in the expiry queue.
+
+        Only for brokers with an expiry queue: others discard what expires.
+        """,
+        applies="confirmed AND durable AND expired AND settled_anywhere",
+        offends="received = 0 AND NOT set_aside",
+        words="confirmed and expired messages are in no queue",
+    ),
+    Anomaly(
         "lost_though_old",
         """The broker lost a message that it had confirmed more than two flush intervals before the fault.
 

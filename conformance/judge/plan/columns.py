@@ -116,6 +116,9 @@ EVENT_WINDOWS: Mapping[str, str] = {
     "unanswered_now": f"sum(CASE WHEN asks THEN 1 WHEN answers THEN -1 ELSE 0 END) {_SO_FAR}",
     "limit": f"max(CASE WHEN limits THEN `count` END) {_PROCESS}",
     "last_ack_at": f"max(CASE WHEN acks THEN at_ns END) {_PROCESS}",
+    "attached_at": f"max(CASE WHEN limits THEN at_ns END) {_PROCESS}",
+    "last_attached_at": f"max(CASE WHEN limits AND role = {ROLES.index('consumer')} THEN at_ns END) {_TRIAL}",
+    "ended_at": f"max(at_ns) {_TRIAL}",
     "last_answered_at": f"max(CASE WHEN ack_settled THEN at_ns END) {_PROCESS}",
     # Exposure is counted back from the first of two faults: a broker that was halted and then killed did nothing in
     # between. Drains count after the last.
@@ -180,6 +183,7 @@ MESSAGE: Mapping[str, str] = {
     "owner_began_at": "min_by(process_received_at, at_ns) FILTER (WHERE hands)",
     "owner_ended_at": "min_by(process_received_last_at, at_ns) FILTER (WHERE hands)",
     "handed_last_at": "max(at_ns) FILTER (WHERE hands)",
+    "handed_attached_at": "max(attached_at) FILTER (WHERE hands)",
     # Where the first process that received any message got this one, the first time and the last.
     "first_place": f"min(sequence) FILTER (WHERE {_RECEIVED} AND process_received_at = trial_received_at)",
     "last_place": f"max(sequence) FILTER (WHERE {_RECEIVED} AND process_received_at = trial_received_at)",
@@ -235,6 +239,9 @@ MESSAGE: Mapping[str, str] = {
     "receipt_untrue": "bool_or(untrue)",
     # The publisher's side of a window: which answer, its range, and when the session gave up or had to wait.
     "sent_at": "min(at_ns) FILTER (WHERE sent)",
+    "lives_ms": "max(`count`) FILTER (WHERE sent)",
+    # Its time may have passed before the end of the trial: then its absence proves nothing.
+    "expired": "coalesce(bool_or(sent AND at_ns + `count` * 1000000L < ended_at), false)",
     "immediate": "bool_or(sent AND coalesce(detail = 'ack immediately', false))",
     "window_size": "max(limit) FILTER (WHERE sent OR waits OR stays_shut)",
     "gave_up_at": "min(at_ns) FILTER (WHERE forgets AND detail = 'unanswered')",
@@ -279,6 +286,7 @@ MESSAGE: Mapping[str, str] = {
     "halted_at": "max(halted_at)",
     "resumed_at": "max(resumed_at)",
     "added_us": "max(added_us)",
+    "last_attached_at": "max(last_attached_at)",
     "first_epoch": "max(first_epoch)",
     "fired_at": "max(fired_at)",
     "last_fired_at": "max(last_fired_at)",
@@ -319,7 +327,7 @@ _COMMITTED = "(attempted AND send_txn IS NOT NULL AND committed_at IS NOT NULL A
 _CONFIRMED = "(accepted AND NOT refused AND send_txn IS NULL)"
 _OWED = (
     f"(({_CONFIRMED} OR {_COMMITTED}) AND redelivered = 0 AND ack_sent_at IS NULL AND refused_at IS NULL"
-    " AND NOT set_aside)"
+    " AND NOT set_aside AND NOT expired)"
 )
 # A script that compares two halves has one producer in each, and ends each with a crash.
 _HALF_ENDED_AT = "CASE WHEN producer = 1 THEN fired_at ELSE last_fired_at END"
@@ -411,9 +419,11 @@ DERIVED: Mapping[str, str] = {
     "confirm_traced": "(shiftright(traced_epochs, confirm_epoch) & 1L) = 1L",
     "ack_traced": "(shiftright(traced_epochs, ack_epoch) & 1L) = 1L",
     "commit_traced": "(shiftright(traced_epochs, commit_epoch) & 1L) = 1L",
-    # If a policy moved a message to another queue, its absence proves nothing.
-    "accounted": f"{_ACCOUNTED} AND NOT set_aside",
-    "settled": f"{_SETTLED} AND NOT set_aside",
+    # It counts from the arrival at the broker, which is before the confirm.
+    "expires_at": "confirmed_at + lives_ms * 1000000L",
+    # If a policy moved a message to another queue, or its time is over, its absence proves nothing.
+    "accounted": f"{_ACCOUNTED} AND NOT set_aside AND NOT expired",
+    "settled": f"{_SETTLED} AND NOT set_aside AND NOT expired",
     "settled_anywhere": _SETTLED,
     "still_brought": "(shiftright(brought_mask, last_drain) & 1L) = 1L",
     # The depth of the last drain counts it. A final depth of 0 counts none, even if an earlier one was higher.

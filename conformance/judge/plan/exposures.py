@@ -46,6 +46,8 @@ def _at_a_commit(counts: str) -> ExposureRule:
 EXPOSURES: Mapping[str, ExposureRule] = {
     "confirmed_in_window": ExposureRule("confirmed AND durable", "confirmed_at", "confirm_epoch", "sent_at"),
     "acknowledged_in_window": ExposureRule("acked_at IS NOT NULL", "acked_at", "ack_epoch", "ack_sent_at"),
+    "expired": ExposureRule("confirmed AND expired"),
+    "expired_before_consumer": ExposureRule("expires_at < last_attached_at"),
     "sends": ExposureRule("attempted AND durable AND NOT disconnected"),
     "confirmed": ExposureRule("confirmed"),
     "received": ExposureRule("received > 0"),

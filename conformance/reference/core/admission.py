@@ -138,9 +138,14 @@ class Admission:
         return next((found for send in sends if (found := self._homeless(send.queue, send.parsed)) is not None), None)
 
     def dated(self, queue: Queue, parsed: Parsed) -> Parsed:
-        """The message with an end, if it has none: from its own ttl, else from its queue's."""
-        ttl = self._behaviour.lives_ms(parsed.ttl_ms or queue.options.ttl_ms)
-        return parsed if parsed.expires_ms or not ttl else parsed._replace(expires_ms=self._now_ms() + ttl)
+        """The message with its end: its own, or from its own ttl, else from its queue's."""
+        ends = parsed.expires_ms
+        # The time is over at 0 as well, and a life of 0 would have no end.
+        left = (ends - self._now_ms() or -1) if ends else parsed.ttl_ms or queue.options.ttl_ms
+        lives = self._behaviour.lives_ms(left)
+        if lives == left if ends else not lives:
+            return parsed
+        return parsed._replace(expires_ms=self._now_ms() + lives if lives else 0)
 
     @staticmethod
     def identity(queue: Queue, parsed: Parsed) -> bytes | None:

@@ -89,7 +89,7 @@ class Effects:
     def expiry(self, message: Message) -> Effect:
         """Its time is over while it waits for a consumer."""
         queue = message.queue
-        target = self._addresses.expired(queue)
+        target = self._addresses.expired(queue) if self._behaviour.keeps_expired else None
         if target is None:
             effect = self.removal(message, SettlementEvent.EXPIRED)
         else:

@@ -153,6 +153,21 @@ DELIVERING: dict[str, Lie] = {
         fault="kill",
         lives_ms=lambda ttl_ms: ttl_ms or 1000,
     ),
+    "counts-milliseconds-as-nanoseconds": lie(
+        "A time to live is over after a millionth of it: that of an hour after 4 milliseconds.",
+        "EXPECT-EXPIRED-01",
+        lives_ms=lambda ttl_ms: ttl_ms and max(1, ttl_ms // 1000000),
+    ),
+    "never-expires": lie(
+        "A message is delivered also after its time to live.",
+        "EXPECT-EXPIRED-02",
+        lives_ms=lambda _ttl_ms: 0,
+    ),
+    "drops-expired": lie(
+        "A message is removed when its time to live is over, also if its queue has another for such messages.",
+        "EXPECT-EXPIRED-03",
+        keeps_expired=False,
+    ),
     # Liars about what an outcome does.
     "removes-when-sending": lie(
         "A message is removed, durably, when it is sent to a consumer and not when it is acknowledged.",

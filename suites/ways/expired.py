@@ -1,0 +1,71 @@
+"""Messages with a time to live: kept until its end, not delivered after it, and moved then."""
+
+from conformance.scenario import Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Between, Consume, Kill, Nth, Publish, Restart, Together
+
+AN_HOUR_MS = 3_600_000
+
+
+@scenario
+class BrokerKilledLongBeforeExpiry:
+    """A publisher sends persistent messages that live for an hour; the broker is killed at a confirm.
+
+    What was confirmed must be there after the restart.
+    """
+
+    mode = "async_ack"
+    steps = (
+        Publish(50_000, window=100, lives_ms=AN_HOUR_MS, until=Kill(Nth("confirm", Between(150, 600)))),
+        Restart(),
+        *SETTLE,
+    )
+    decides = {
+        "EXPECT-EXPIRED-01": Check(
+            "confirmed_nowhere", exposure="confirmed", control=Liar("counts-milliseconds-as-nanoseconds")
+        )
+    }
+
+
+@scenario
+class ConsumerAfterExpiry:
+    """A consumer attaches when messages that live for a second have been in the queue for two.
+
+    In between another publisher sends messages without an end. The consumer may receive these, and none of the others.
+    """
+
+    mode = "auto"
+    steps = (
+        Publish(200, window=100, lives_ms=1_000),
+        Publish(40, window=1, every_ms=50),
+        Consume("auto", prefetch=100, stop=240, until_silent=True),
+        *SETTLE,
+    )
+    decides = {
+        "EXPECT-EXPIRED-02": Check(
+            "delivered_expired", exposure="expired_before_consumer", control=Liar("never-expires")
+        )
+    }
+
+
+@scenario
+class BrokerKilledWhileExpiring:
+    """Messages expire after 300 ms, faster than a slow consumer takes them, and the broker is killed meanwhile.
+
+    The consumer is there because some brokers look at the time only when they deliver. What expires is moved to the
+    queue DLQ, or to the queue that the broker has for it. Each message must be there, or still in its own queue, or
+    have been received. A broker whose file names no queue for expired messages is not tried.
+    """
+
+    mode = "auto"
+    settings = {"expiry_destination": "DLQ"}
+    steps = (
+        Together(
+            (
+                Consume("auto", prefetch=1, work_ms=20),
+                Publish(50_000, window=100, lives_ms=300, until=Kill(Nth("confirm", Between(1_500, 3_000)))),
+            )
+        ),
+        Restart(),
+        *SETTLE,
+    )
+    decides = {"EXPECT-EXPIRED-03": Check("expired_nowhere", exposure="expired", control=Liar("drops-expired"))}
