@@ -45,7 +45,8 @@ QUESTIONS: Mapping[str, frozenset[str]] = {
         released_gone starved stuck undeliverable_again unmarked unselected""".split()
     ),
     "Does nothing leave silently?": frozenset(
-        "confirmed_nowhere expired_nowhere given_back_nowhere refusal_hidden refused_delivered unprocessed_gone".split()
+        """confirmed_nowhere expired_nowhere given_back_nowhere refusal_hidden refused_delivered unprocessed_gone
+        unsent_gone""".split()
     ),
 }
 """By question, the anomalies whose checks answer it. A test holds that each anomaly is in one of them."""

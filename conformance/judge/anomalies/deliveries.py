@@ -222,8 +222,8 @@ DELIVERIES = (
         A consumer that receives settled messages may lose what was on its way, and nothing else: a message for which it
         had no credit is the queue's.
         """,
-        # Smallest counter-example to leaving out the end: the client goes before its close is answered, and no link sees
-        # what the broker sends after that.
+        # Smallest counter-example to leaving out the end: the client goes before its close is answered, and no link
+        # sees what the broker sends after that.
         applies="confirmed AND durable AND accounted AND crossed = 0 AND carried_to_the_end",
         offends="received = 0 AND NOT left_in_queue",
         words="confirmed messages that were never sent to the consumer are gone",

@@ -339,8 +339,8 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     "effective": f"bit_or(row_effective) {_IN_TRIAL}",
     "traced_epochs": f"bit_or(row_traces) {_IN_TRIAL}",
     "hidden": f"min(row_hidden) {_IN_TRIAL}",
-    # Both sides have closed an AMQP connection with a link, and every frame of it could be read. Over STOMP the answer to
-    # DISCONNECT ends nothing: Artemis 2.56.0 sent 4 messages after it, and 68 more to a socket that no link read.
+    # Both sides have closed an AMQP connection with a link, and every frame of it could be read. Over STOMP the answer
+    # to DISCONNECT ends nothing: Artemis 2.56.0 sent 4 messages after it, and 68 more that no link read any more.
     "carried_to_the_end": f"coalesce(max(row_closed) {_IN_TRIAL} AND max(row_unreadable) {_IN_TRIAL} = 0, false)",
     "silent_mask": f"bit_or(row_silent) {_IN_TRIAL}",
     "stuck_at": f"min(row_stuck_at) {_IN_TRIAL}",
