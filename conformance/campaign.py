@@ -52,7 +52,7 @@ from conformance.run.planning import (
     wanted,
 )
 from conformance.run.record import Progress, Recording, RunWriter, check_same_run, not_recorded, read_interrupted
-from conformance.scenario import ANSWERED, COPIED, FOR_TOPIC, FRAMES, MODIFIED, SELECTS, TIME_TO_LIVE, Scenario
+from conformance.scenario import ANSWERED, FRAMES, Scenario
 from conformance.scenario.script import DiskFull, FailedSync
 
 
@@ -213,21 +213,12 @@ def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
         lacking |= vendor.hidden_needs
         lacking |= {need: vendor.lacks(need) for item in played for need in item.of_client}
     over = adapter.file.protocols[protocol]
-    if MODIFIED in lacking and "modified" not in over.outcomes:
-        lacking[MODIFIED] = f"{adapter.name} has only {', '.join(over.outcomes)} over {protocol}"
-    if FOR_TOPIC in lacking and protocol != "amqp":
-        lacking[FOR_TOPIC] = f"messages have no annotations over {protocol}"
-    if SELECTS in lacking and "selectors" not in adapter.capabilities(protocol):
-        lacking[SELECTS] = f"the adapter of {adapter.name} does not declare selectors over {protocol}"
-    if TIME_TO_LIVE in lacking and protocol == "stomp" and not over.time_to_live:
-        lacking[TIME_TO_LIVE] = f"the file of {adapter.name} does not say `time_to_live` over stomp"
+    lacking |= {need: why for need, why in adapter.lacks_over(protocol).items() if need in lacking and why}
     if ANSWERED in lacking and (vendor or over).ack_confirm is None:
         lacking[ANSWERED] = f"the file of {(vendor or adapter).name} has no ack_confirm over {protocol}"
     if protocol == "stomp" and not singly(adapter, "stomp"):
         why = f"the adapter of {adapter.name} does not declare individual_ack over stomp"
         lacking |= {"mode individual": why, "mode individual_dups_ok": why}
-    if COPIED in lacking and not over.copied:
-        lacking[COPIED] = f"the adapter of {adapter.name} does not say `copied` over {protocol}"
     found = possible.unable((fault.name for item in played for fault in item.faults), adapter.able) | lacking
     if hidden := adapters.untraced(adapter.file, selection.settings):
         found |= dict.fromkeys((FailedSync.name, DiskFull.name), hidden)

@@ -34,6 +34,7 @@ from conformance.errors import UsageError
 from conformance.ledger import Ledger
 from conformance.scenario import (
     ANSWERED,
+    COPIED,
     COPIES,
     CREATED,
     EXPIRY_QUEUE,
@@ -166,6 +167,24 @@ class FileAdapter:
         if kind and option not in self.file.queue_options:
             return f"the adapter of {self.name} has no queue option {option}"
         return "" if kind or self.file.start.offer else f"the adapter of {self.name} has no start.offer"
+
+    def lacks_over(self, protocol: str) -> dict[str, str]:
+        """Return the needs that depend on the protocol, and why each cannot be had over this one; empty if it can."""
+        over, name = self.file.protocols[protocol], self.name
+        unmet = {
+            COPIED: (not over.copied, f"the adapter of {name} does not say `copied` over {protocol}"),
+            FOR_TOPIC: (protocol != "amqp", f"messages have no annotations over {protocol}"),
+            MODIFIED: ("modified" not in over.outcomes, f"{name} has only {', '.join(over.outcomes)} over {protocol}"),
+            SELECTS: (
+                "selectors" not in self.capabilities(protocol),
+                f"the adapter of {name} does not declare selectors over {protocol}",
+            ),
+            TIME_TO_LIVE: (
+                protocol == "stomp" and not over.time_to_live,
+                f"the file of {name} does not say `time_to_live` over stomp",
+            ),
+        }
+        return {need: why if lacks else "" for need, (lacks, why) in unmet.items()}
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:

@@ -268,6 +268,9 @@ class Adapter(Protocol):
     def lacks(self, need: str) -> str:
         """Why a scenario that needs this (`Scenario.needs`) cannot be played; empty if it can."""
 
+    def lacks_over(self, protocol: str) -> dict[str, str]:
+        """The needs that depend on the protocol, and why each cannot be had over this one; empty if it can."""
+
     def chosen(self, overrides: Mapping[str, Value]) -> Adapter:
         """The adapter with these settings: its variant, and its title."""
 

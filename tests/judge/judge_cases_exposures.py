@@ -60,6 +60,7 @@ EXPOSURES = """
 1 delivered: handed 1, came 2
 2 delivered_beside_another: handed 1, handed 2 consumer=2, handed 3, handed 4 consumer=2
 1 unprocessed: kept 1 2, handed 1, processed 1, handed 2, came p2:1
+1 unsent: kept 1 2, settled_on_link 1, closed
 1 unasked: unasked 1, sent 2
 1 non_persistent: kept 1 durable=False, kept 2, sent 3 durable=False
 1 first_deliveries: handed 1, crashed, handed 2 consumer=2
