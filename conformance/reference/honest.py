@@ -131,6 +131,9 @@ class Honest:
     mixes_receivers_up = False
     """Whether an acknowledgement takes the oldest delivery of another subscription of its connection, if any."""
 
+    serves_absent = True
+    """Whether a durable subscription gets what is sent to its topic while its client is away."""
+
     takes_any_order = True
     """Whether a delivery may be acknowledged before those that were sent before it."""
 

@@ -71,7 +71,7 @@ class Rig:
         self.commit.take()
         self.commit.no_space()
 
-    def send(self, bare=b"x", transaction=None, queue=None, *, durable=True, ttl=0, expires=0, sender=None):
+    def send(self, bare=b"x", transaction=None, queue=None, *, topic=None, durable=True, ttl=0, expires=0, sender=None):
         self.broker.next_send()
         place = len(self.answers)
         self.answers.append(None)
@@ -80,8 +80,9 @@ class Rig:
             assert self.answers[place] is None, "answered twice"
             self.answers[place] = word
 
+        at = self.broker.topic(topic) if topic else self.broker.queue(queue) if queue else self.queue
         self.broker.publish(
-            self.broker.queue(queue) if queue else self.queue,
+            at,
             Parsed(durable, NULLS, bare, ttl, expires),
             lambda: said("done"),
             transaction,

@@ -190,8 +190,8 @@ def test_the_source_says_which_outcomes_there_are(broker, peer):
 
 
 @pytest.mark.parametrize("capability", ["topic", "temporary-topic"])
-def test_there_are_no_topics(broker, peer, capability):
-    """Who asks for one is not given a queue."""
+def test_a_topic_has_only_durable_subscriptions(broker, peer, capability):
+    """A receiver that asks for another one is not given a queue."""
 
     class Topic(LinkOption):
         def apply(self, link):

@@ -157,6 +157,16 @@ def passed_over(rig):
     return len(got), len(rig.bodies())
 
 
+def sent_to_a_topic(rig):
+    """What two durable subscriptions have of a message when the client of one of them is away."""
+    attended, left = (rig.broker.subscription("t", "client", name).name for name in ("a", "b"))
+    rig.link(credit=0, queue=attended)
+    rig.send(b"1", topic="t")
+    rig.disk()
+    assert rig.answers == ["done"]
+    return rig.bodies(attended), rig.bodies(left)
+
+
 ALL = bodies(range(1, COUNT + 1))
 LONG = [b"ttl 3600", b"end 3600"]
 CASES = {
@@ -172,6 +182,7 @@ CASES = {
     "stores-every-hundredth-twice": (stored_twice, [], [b"100"]),
     "gives-a-message-to-two-consumers": (given_to_two, [], [b"10", b"20", b"30"]),
     "acknowledges-for-another-receiver": (acknowledged_by_one_of_two, [b"2"], [b"1"]),
+    "forgets-absent-subscribers": (sent_to_a_topic, ([b"1"], [b"1"]), ([b"1"], [])),
     "swaps-two-of-a-hundred": (delivered, ALL, [*ALL[:49], ALL[50], ALL[49], *ALL[51:]]),
     "forgets-after-half-a-second": (five_seconds_later, bodies(range(1, 11)), []),
     "forgets-after-a-second": (five_seconds_later, bodies(range(1, 11)), []),

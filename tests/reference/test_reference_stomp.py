@@ -8,6 +8,7 @@ from conformance.reference.core.queues import Subscription
 from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.liars import behaviour
 from conformance.reference.stomp import connection as stomp
+from conformance.reference.stomp.session import CLIENT_ID, NAMED
 
 from .stomp_rig import Client, Rig, bodies, refusal
 
@@ -58,7 +59,13 @@ def test_nothing_comes_before_connect_and_no_second_one(rig):
     [
         ("SEND", {}, "SEND without the header destination"),
         ("SEND", {"destination": ""}, "the destination '' is not a queue's name of 1 to 255 bytes"),
-        ("SEND", {"destination": "/topic/t"}, "the destination '/topic/t' is not a queue's name of 1 to 255 bytes"),
+        ("SEND", {"destination": "/topic/"}, "the destination '/topic/' is not a queue's name of 1 to 255 bytes"),
+        ("SEND", {"destination": "/topic/t"}, "the topic t has no subscription that would keep the message"),
+        (
+            "SUBSCRIBE",
+            {"destination": "/topic/t", "id": "1"},
+            f"a topic has only durable subscriptions: they need CONNECT with {CLIENT_ID} and SUBSCRIBE with {NAMED}",
+        ),
         (
             "SEND",
             {"destination": "\u00e9" * 128},

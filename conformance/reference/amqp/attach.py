@@ -9,7 +9,7 @@ import cproton as pn
 
 from conformance.reference.amqp import states
 from conformance.reference.core import sections, selector
-from conformance.reference.core.admission import Refusal
+from conformance.reference.core.admission import INVALID, NOT_FOUND, Refusal
 from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.core.queues import Queue
 from conformance.reference.core.selector import Selector
@@ -22,10 +22,8 @@ OUTCOMES = ("amqp:accepted:list", "amqp:rejected:list", "amqp:released:list", "a
 TRANSACTIONS = ("amqp:local-transactions", "amqp:multi-txns-per-ssn", "amqp:multi-ssns-per-txn")
 """What the coordinator can do (section 4.5.2)."""
 
-NOT_FOUND = "amqp:not-found"
 NOT_IMPLEMENTED = "amqp:not-implemented"
-INVALID = "amqp:invalid-field"
-"""Condition names of section 2.8.15."""
+"""A condition of section 2.8.15."""
 
 T = TypeVar("T")
 
@@ -50,7 +48,8 @@ class SelectorFilter(NamedTuple):
 class AttachRequest(NamedTuple):
     """What an attach asks for: the queue's `address`, None for the anonymous one; `nothing`: no terminus.
 
-    `filter` will be in force; every other filter is left out of the answer (section 3.5.3).
+    `topic`: the address names a topic. `lasts`: the terminus is to outlive its link, the connection and the broker.
+    `filter` will be in force; every other filter is left out of the answer (section 3.5.3), and all of a topic.
     """
 
     nothing: bool
@@ -59,6 +58,7 @@ class AttachRequest(NamedTuple):
     browses: bool
     address: str | None
     topic: bool
+    lasts: bool
     filter: SelectorFilter | None
 
     @property
@@ -71,25 +71,35 @@ def read_request(terminus: Any, *, sending: bool) -> AttachRequest:
 
     Raises `UnicodeDecodeError` for an address that is no UTF-8.
     """
-    copies = sending and pn.pn_terminus_get_distribution_mode(terminus) == pn.PN_DIST_MODE_COPY
+    topic = not _TOPICS.isdisjoint(states.symbols(pn.pn_terminus_capabilities(terminus)))
+    copies = sending and not topic and pn.pn_terminus_get_distribution_mode(terminus) == pn.PN_DIST_MODE_COPY
     kind = pn.pn_terminus_get_type(terminus)
+    durable = pn.pn_terminus_get_durability(terminus) != pn.PN_NONDURABLE
     return AttachRequest(
         kind == pn.PN_UNSPECIFIED,
         kind == pn.PN_COORDINATOR,
         pn.pn_terminus_is_dynamic(terminus),
         copies,
         pn.pn_terminus_get_address(terminus) or None,
-        not _TOPICS.isdisjoint(states.symbols(pn.pn_terminus_capabilities(terminus))),
-        _filter(pn.pn_terminus_filter(terminus)) if sending and not copies else None,
+        topic,
+        durable and pn.pn_terminus_get_expiry_policy(terminus) == pn.PN_EXPIRE_NEVER,
+        _filter(pn.pn_terminus_filter(terminus)) if sending and not copies and not topic else None,
     )
 
 
-def queue(broker: ReferenceBroker, request: AttachRequest, *, sending: bool) -> Queue | Refusal | None:
-    """The queue of a link, made if it has to be; None for the anonymous terminus (a target whose address is null)."""
+def queue(
+    broker: ReferenceBroker, request: AttachRequest, client: str, link: str, *, sending: bool
+) -> Queue | Refusal | None:
+    """The queue of a link, made if it has to be; None for the anonymous terminus (a target whose address is null).
+
+    A durable subscription is known by the container-id of its `client` and the name of its `link`.
+    """
     if request.nothing:
         return Refusal(INVALID, "the attach has no " + ("source" if sending else "target"))
     if request.topic:
-        return Refusal(NOT_IMPLEMENTED, "there are no topics")
+        if request.dynamic or request.address is None or (sending and not request.lasts):
+            return Refusal(NOT_IMPLEMENTED, "only durable subscriptions (expiry-policy never) of topics with a name")
+        return broker.subscription(request.address, client, link) if sending else broker.topic(request.address)
     if request.dynamic:
         return broker.refused("") or broker.temporary()
     if request.address is None:
@@ -107,7 +117,10 @@ def named(broker: ReferenceBroker, name: str) -> Queue | Refusal:
 
 
 def answer(engine: Any, request: AttachRequest, found: Queue | None, *, sending: bool) -> None:
-    """Fills in source and target of the attach that answers: no terminus outlives its link."""
+    """Fills in source and target of the attach that answers.
+
+    No terminus outlives its link, but for that of a durable subscription (section 3.5.3).
+    """
     source, target = pn.pn_link_source(engine), pn.pn_link_target(engine)
     near, other, far = (
         (source, target, pn.pn_link_remote_target(engine))
@@ -121,8 +134,12 @@ def answer(engine: Any, request: AttachRequest, found: Queue | None, *, sending:
         states.put_symbols(pn.pn_terminus_capabilities(near), TRANSACTIONS)
         return
     pn.pn_terminus_set_type(near, pn.PN_SOURCE if sending else pn.PN_TARGET)
-    pn.pn_terminus_set_address(near, found.name if found is not None else None)
-    states.put_symbols(pn.pn_terminus_capabilities(near), ("queue",) if found is not None else ())
+    pn.pn_terminus_set_address(near, request.address if request.topic else found.name if found is not None else None)
+    kind = ("topic",) if request.topic else ("queue",)
+    states.put_symbols(pn.pn_terminus_capabilities(near), kind if found is not None else ())
+    if request.topic and sending:
+        pn.pn_terminus_set_durability(near, pn.PN_DELIVERIES)
+        pn.pn_terminus_set_expiry_policy(near, pn.PN_EXPIRE_NEVER)
     if sending:
         mode = pn.PN_DIST_MODE_COPY if request.browses else pn.PN_DIST_MODE_MOVE
         pn.pn_terminus_set_distribution_mode(near, mode)

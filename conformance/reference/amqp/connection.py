@@ -290,7 +290,8 @@ class AmqpConnection:
         sending = pn.pn_link_is_sender(engine)
         far = pn.pn_link_remote_source(engine) if sending else pn.pn_link_remote_target(engine)
         request = attach.read_request(far, sending=sending)
-        found = None if request.coordinator else attach.queue(self._broker, request, sending=sending)
+        names = pn.pn_connection_remote_container(self._connection) or "", pn.pn_link_name(engine)
+        found = None if request.coordinator else attach.queue(self._broker, request, *names, sending=sending)
         if isinstance(found, Refusal):
             return found
         profile = self._broker.profile
@@ -321,6 +322,7 @@ class AmqpConnection:
                 else Outgoing(engine, self._peer, found, consuming, request.selector)
             )
         link.owned = found if request.dynamic else None
+        link.subscription = found if request.topic and sending else None
         self._links[engine] = link
         return None
 
@@ -339,6 +341,8 @@ class AmqpConnection:
         if pn.pn_event_type(event) == pn.PN_LINK_REMOTE_DETACH:
             pn.pn_link_detach(engine)
         else:
+            if link is not None and link.subscription is not None:
+                self._broker.delete(link.subscription)
             pn.pn_link_close(engine)
         pn.pn_link_free(engine)
 

@@ -59,6 +59,9 @@ class AmqpLink:
     owned: Queue | None = None
     """The temporary queue that goes with it (section 3.5.10, delete-on-close)."""
 
+    subscription: Queue | None = None
+    """The queue of the durable subscription that goes when the peer closes the link, but not when it detaches it."""
+
     def __init__(self, engine: Any, peer: AmqpPeer) -> None:
         self.engine = engine
         self.session = pn.pn_link_session(engine)

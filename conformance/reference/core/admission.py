@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
+from urllib.parse import quote
 
 from conformance.errors import UsageError
 from conformance.reference.core.duplicates import PROPERTY, Identities, identity
 from conformance.reference.core.queues import Queue, Send
 from conformance.reference.core.sections import Parsed
 from conformance.reference.honest import Honest
-from conformance.reference.settings import QueueOptions, Settings
+from conformance.reference.settings import MAX_NAME, QueueOptions, Settings
 from conformance.reference.store.commit import Done, GroupCommit, do_nothing
 from conformance.reference.store.records import QueueDeclared, QueueDeleted
 
 LIMIT = "amqp:resource-limit-exceeded"
 """The condition where something is full (AMQP 1.0 section 2.8.15)."""
+
+INVALID = "amqp:invalid-field"
+NOT_FOUND = "amqp:not-found"
+"""Condition names of the same section."""
 
 
 SIZE = "amqp:link:message-size-exceeded"
@@ -24,6 +30,19 @@ SIZE = "amqp:link:message-size-exceeded"
 
 DELETED = "amqp:resource-deleted"
 """The condition where a queue was deleted while a link to it, or a transaction about it, was open (section 2.8.15)."""
+
+
+SUBSCRIPTION = "subscription:"
+"""How the names of the queues of durable subscriptions begin."""
+
+
+def subscriber(client: str, name: str) -> str:
+    """Return how the name of a durable subscription's queue begins: nothing else says which client it is of.
+
+    >>> subscriber("client", "a:b")
+    'subscription:client:a%3Ab:'
+    """
+    return f"{SUBSCRIPTION}{quote(client, '')}:{quote(name, '')}:"
 
 
 class Refusal(NamedTuple):
@@ -48,6 +67,7 @@ class Addresses:
         self._options = options
         self._commit = commit
         self._queues: dict[str, Queue] = {}
+        self._subscriptions: defaultdict[str, list[Queue]] = defaultdict(list)  # by the quoted names of their topics
         everyone = (settings, *options.values())
         self._dead = frozenset(each.dead_letter for each in everyone)
         self._expired = frozenset(each.expiry_queue for each in everyone) - {""}
@@ -73,9 +93,11 @@ class Addresses:
 
     def refused(self, name: str) -> Refusal | None:
         """Why no queue of this name can be declared; None where it can be, or is there."""
-        if name in self._queues or len(self._queues) < self._settings.max_queues:
+        if name in self._queues:
             return None
-        return Refusal(LIMIT, f"the broker has {len(self._queues):,} queues (max_queues)")
+        if name.startswith(SUBSCRIPTION):
+            return Refusal(NOT_FOUND, "there is no such durable subscription")
+        return self._no_room()
 
     def known(self, name: str) -> Queue | None:
         return self._queues.get(name)
@@ -83,10 +105,26 @@ class Addresses:
     def names(self) -> Iterator[str]:
         return iter(self._queues)
 
-    def copies(self, queue: Queue) -> list[Queue]:
-        """The other queues that get what is sent to this one (`copies_of`)."""
+    def topic(self, name: str) -> Queue:
+        """A node that keeps nothing: what is sent to it goes to the durable subscriptions of this topic."""
+        return Queue(name, durable=False, topic=True)
+
+    def subscription(self, topic: str, client: str, name: str) -> Queue | Refusal:
+        """The queue of a durable subscription: the one that is there, or a new one for what is sent from now on."""
+        begins = subscriber(client, name)
+        queue = begins + quote(topic, "")
+        if len(queue.encode()) > MAX_NAME:
+            return Refusal(INVALID, f"topic, client and name of a subscription have at most {MAX_NAME} bytes together")
+        if queue not in self._queues and any(each.startswith(begins) for each in self._queues):
+            return Refusal(INVALID, "this client has a durable subscription of that name, of another topic")
+        return (None if queue in self._queues else self._no_room()) or self.queue(queue)
+
+    def targets(self, queue: Queue) -> list[Queue]:
+        """The queues that get what is sent to this one: it and those with `copies_of`; of a topic its subscriptions."""
+        if queue.topic:
+            return list(self._subscriptions[quote(queue.name, "")])
         named = [name for name, options in self._options.items() if options.copies_of == queue.name != name]
-        return [self.queue(name) for name in named]
+        return [queue, *map(self.queue, named)]
 
     def temporary(self) -> Queue:
         """A new queue in memory only, with a name that no other has had, before a restart or after it."""
@@ -97,6 +135,8 @@ class Addresses:
     def delete(self, queue: Queue) -> None:
         """Takes the name away, durably."""
         del self._queues[queue.name]
+        if queue.name.startswith(SUBSCRIPTION):
+            self._subscriptions[queue.name.rpartition(":")[2]].remove(queue)
         if queue.durable:
             self._commit.add(QueueDeleted(queue.name), do_nothing)
 
@@ -111,9 +151,17 @@ class Addresses:
     def expired(self, queue: Queue) -> Queue | None:
         return self.queue(queue.options.expiry_queue) if queue.options.expiry_queue else None
 
+    def _no_room(self) -> Refusal | None:
+        if len(self._queues) < self._settings.max_queues:
+            return None
+        return Refusal(LIMIT, f"the broker has {len(self._queues):,} queues (max_queues)")
+
     def _made(self, name: str, next_number: int, *, durable: bool) -> Queue:
         options = self._options.get(name, self._settings)
-        return Queue(name, next_number, options, durable=durable, persistence=self._settings.persistence)
+        queue = Queue(name, next_number, options, durable=durable, persistence=self._settings.persistence)
+        if name.startswith(SUBSCRIPTION):
+            self._subscriptions[name.rpartition(":")[2]].append(queue)
+        return queue
 
 
 class Admission:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import collections
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from conformance.reference.core.admission import Addresses, Admission, Refusal, Refused, ignore_refusal
+from conformance.reference.core.admission import NOT_FOUND, Addresses, Admission, Refusal, Refused, ignore_refusal
 from conformance.reference.core.effects import Effect, Effects, Storage
 from conformance.reference.core.queues import DeliveryOutcome, Expiries, Message, Queue, Send, Subscription, Transaction
 from conformance.reference.core.sections import Parsed, aged, encode
@@ -106,6 +106,14 @@ class ReferenceBroker:
         """A new queue in memory only, with a name that no other has had, before a restart or after it."""
         return self._addresses.temporary()
 
+    def topic(self, name: str) -> Queue:
+        """The topic of this name, to send to: it keeps nothing itself."""
+        return self._addresses.topic(name)
+
+    def subscription(self, topic: str, client: str, name: str) -> Queue | Refusal:
+        """The queue of a client's durable subscription: it gets what is sent to the topic from its declaration on."""
+        return self._addresses.subscription(topic, client, name)
+
     def delete(self, queue: Queue) -> None:
         """Delete the queue with all its messages; its subscriptions hold nothing any more, and their `ended` is called.
 
@@ -161,8 +169,32 @@ class ReferenceBroker:
         One that repeats the id of a message that was stored is answered as accepted when that one would be, and not
         stored; in a transaction it is left out by the commit. `urgent`, and its connection `sender`, are for liars.
         """
+        targets = self._addresses.targets(queue)
+        if not targets:
+            refused(Refusal(NOT_FOUND, f"the topic {queue.name} has no subscription that would keep the message"))
+            return
+        if queue.topic and not self.behaviour.serves_absent:
+            targets = [each for each in targets if each.consumers]
+        if targets:
+            self._publish(targets, parsed, done, transaction, refused, urgent=urgent, sender=sender)
+        else:
+            done()
+
+    def _publish(
+        self,
+        targets: Sequence[Queue],
+        parsed: Parsed,
+        done: Done,
+        transaction: Transaction | None,
+        refused: Refused,
+        *,
+        urgent: bool,
+        sender: object,
+    ) -> None:
+        """Publish to the first of these queues, whose rules decide, and a copy of it to each of the others."""
         if transaction is not None and not self.behaviour.holds_sends:
             transaction = None
+        queue, *others = targets
         identity = self._admission.identity(queue, parsed)
         if identity is not None and transaction is None and self._admission.is_repeated(queue, identity, done, refused):
             return
@@ -178,7 +210,8 @@ class ReferenceBroker:
             done, refused, transaction = do_nothing, ignore_refusal, None
         parsed = self._admission.dated(queue, parsed)
         queue.reserve(len(parsed.bare))
-        others = self._copies(queue, len(parsed.bare))
+        for other in others:
+            other.reserve(len(parsed.bare))
         if transaction is not None:
             transaction.sends += [Send(queue, parsed, identity), *(Send(other, parsed, None) for other in others)]
             done()
@@ -352,13 +385,6 @@ class ReferenceBroker:
         transaction.sends.clear()
         transaction.outcomes.clear()
         transaction.over(committed=False)
-
-    def _copies(self, queue: Queue, size: int) -> list[Queue]:
-        """The other queues that get a message of so many bytes, with their room for it."""
-        found = self._addresses.copies(queue)
-        for other in found:
-            other.reserve(size)
-        return found
 
     def _now_ms(self) -> int:
         return int(self._clock() * 1000)

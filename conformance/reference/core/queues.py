@@ -119,6 +119,7 @@ class Queue:
     `durable` queues are known after a restart, and `kept` says that their durable messages are too. `bytes` are those
     of its messages without their headers, of what is `arriving` too: that was let in and is not stored yet. `counts`
     says how often what has happened to its messages since the start, `refused` and `duplicates` what never became one.
+    A `topic` holds no message: what is sent to it goes to the queues of its subscriptions.
     """
 
     def __init__(
@@ -129,8 +130,10 @@ class Queue:
         *,
         durable: bool = True,
         persistence: bool = True,
+        topic: bool = False,
     ) -> None:
         self.name = name
+        self.topic = topic
         self.next_number = next_number
         self.options = options or QueueOptions()
         self.durable = durable

@@ -219,8 +219,14 @@ DELIVERING: dict[str, Lie] = {
     ),
     "acknowledges-for-another-receiver": lie(
         "An acknowledgement removes not its own delivery, but the oldest of another receiver of the connection.",
-        "AMQP-ACC-01 STOMP-ACK-05 EMS-STEP-04",
+        "AMQP-ACC-01 AMQP-ACC-02 STOMP-ACK-05 EMS-STEP-04",
         mixes_receivers_up=True,
+    ),
+    "forgets-absent-subscribers": lie(
+        "A durable subscription gets nothing of what is sent to its topic while its client is away.",
+        "SOLCD-ACK-01",
+        fault="kill",
+        serves_absent=False,
     ),
     "drops-failed": lie(
         "A message is removed when its consumer says that it failed: modified with delivery-failed, or NACK.",

@@ -29,7 +29,7 @@ from conformance.reference.core.admission import LIMIT, Refusal
 from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.security import OPEN, Guard
 from conformance.reference.stomp.frames import VERSIONS, Decoder, ProtocolError, StompFrame, encode, lines
-from conformance.reference.stomp.session import SubscriberSession, Window
+from conformance.reference.stomp.session import CLIENT_ID, SubscriberSession, Window
 from conformance.reference.store.commit import Done
 
 BEAT_MS = 100
@@ -320,7 +320,7 @@ class StompConnection:
             self._beats = Beats.agreed(frame.headers.get("heart-beat", "0,0"))
             headers.append(("heart-beat", f"{BEAT_MS},{BEAT_MS}"))
         self._version = self._decoder.version = version
-        self._session = SubscriberSession(self._broker, self, version, window)
+        self._session = SubscriberSession(self._broker, self, version, window, frame.headers.get(CLIENT_ID, ""))
         self.write(encode("CONNECTED", headers, version=version))
 
     def _on_disconnect(self, frame: StompFrame, session: SubscriberSession) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Protocol
 
 from conformance.reference.core import selector
-from conformance.reference.core.admission import LIMIT, Refusal
+from conformance.reference.core.admission import LIMIT, SUBSCRIPTION, Refusal
 from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.core.confirms import Confirms
 from conformance.reference.core.queues import Message, Queue, Subscription, Transaction
@@ -246,6 +246,12 @@ class Consumer:
 
 
 _QUEUE = "/queue/"
+_TOPIC = "/topic/"
+CLIENT_ID = "client-id"
+"""The header of CONNECT by which a client is known again."""
+
+NAMED = "durable-subscription-name"
+"""The header of SUBSCRIBE, and of an UNSUBSCRIBE that removes the subscription."""
 
 
 @dataclass(slots=True)
@@ -257,13 +263,16 @@ class _Open:
 
 
 class SubscriberSession:
-    """What the frames between CONNECT and DISCONNECT do; they are of this `version`."""
+    """What the frames between CONNECT and DISCONNECT do; they are of this `version`, from the client with this id."""
 
-    def __init__(self, broker: ReferenceBroker, peer: StompPeer, version: str, window: Window | None) -> None:
+    def __init__(
+        self, broker: ReferenceBroker, peer: StompPeer, version: str, window: Window | None, client: str = ""
+    ) -> None:
         self._broker = broker
         self._peer = peer
         self._version = version
         self._window = window
+        self._client = client
         self._consumers: dict[str, Consumer] = {}
         self._subscribed = 0
         self._register: Register = {}
@@ -293,6 +302,8 @@ class SubscriberSession:
     def _queue(self, frame: StompFrame) -> Queue:
         """The queue of the header destination; a name that starts with a slash says what it is a name of."""
         destination = frame.need("destination")
+        if topic := destination.removeprefix(_TOPIC) if destination.startswith(_TOPIC) else "":
+            return self._broker.topic(topic) if frame.command == "SEND" else self._subscription(frame, topic)
         name = destination.removeprefix(_QUEUE)
         other_kind = destination.startswith("/") and not destination.startswith(_QUEUE)
         if not name or other_kind or len(name.encode()) > MAX_NAME:
@@ -300,6 +311,18 @@ class SubscriberSession:
         if (refusal := self._broker.refused(name)) is not None:
             raise ProtocolError(refusal.description, None, refusal.condition)
         return self._broker.queue(name)
+
+    def _subscription(self, frame: StompFrame, topic: str) -> Queue:
+        name = frame.headers.get(NAMED)
+        if not (self._client and name):
+            needed = f"CONNECT with {CLIENT_ID} and SUBSCRIBE with {NAMED}"
+            raise ProtocolError(f"a topic has only durable subscriptions: they need {needed}")
+        if "selector" in frame.headers:
+            raise ProtocolError("the subscription of a topic has no selector")
+        found = self._broker.subscription(topic, self._client, name)
+        if isinstance(found, Refusal):
+            raise ProtocolError(found.description, None, found.condition)
+        return found
 
     def _transaction(self, frame: StompFrame) -> _Open | None:
         name = frame.headers.get("transaction")
@@ -376,6 +399,9 @@ class SubscriberSession:
         if consumer is None:
             raise ProtocolError(f"there is no subscription {key[:40]!r}")
         consumer.end()
+        queue = consumer.subscription.queue
+        if NAMED in frame.headers and queue.name.startswith(SUBSCRIPTION):
+            self._broker.delete(queue)
         self._peer.owed(frame)()
 
     def _on_ack(self, frame: StompFrame) -> None:
