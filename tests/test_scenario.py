@@ -349,8 +349,9 @@ def test_one_of_two_triggers_is_drawn():
 
 
 @pytest.mark.parametrize("step", [Publish(10, window=5), Publish(10, window=5, queues=2, batch=5)])
-def test_copies_go_to_several_queues_and_are_in_no_transaction(step):
-    item = dataclasses.replace(script((step, *SETTLE), SOLCD_ACK_01=LOST), queue=(("copies_of", True),))
+@pytest.mark.parametrize("option", ["copies_of", "subscribed"])
+def test_copies_go_to_several_queues_and_are_in_no_transaction(option, step):
+    item = dataclasses.replace(script((step, *SETTLE), SOLCD_ACK_01=LOST), queue=((option, True),))
 
     assert "scenario odd: what several queues get goes to several, and is in no transaction" == refused(item)
 

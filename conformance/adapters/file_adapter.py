@@ -44,6 +44,7 @@ from conformance.scenario import (
     MODIFIED,
     SELECTS,
     SEVERAL,
+    SUBSCRIBED,
     TIME_TO_LIVE,
     UNDECLARED,
 )
@@ -156,11 +157,10 @@ class FileAdapter:
             return "" if self.file.queues else f"the file of {self.name} has no [queues]: they are in its configuration"
         if need == EXPIRY_QUEUE:
             keeps = self.file.settings.get("expiry_destination")
-            return (
-                ""
-                if keeps and (keeps.settable or keeps.default)
-                else f"the file of {self.name} names no queue for expired messages"
-            )
+            named = keeps is not None and (keeps.settable or keeps.default)
+            return "" if named else f"the file of {self.name} names no queue for expired messages"
+        if need == SUBSCRIBED:
+            return "" if self.file.subscription_depth else f"the file of {self.name} has no [subscription_depth]"
         kind, _, option = need.rpartition(" with ")
         if kind and option == COPIES and self.own is not None:
             return "a configuration of your own declares its queues"
@@ -179,6 +179,7 @@ class FileAdapter:
                 "selectors" not in self.capabilities(protocol),
                 f"the adapter of {name} does not declare selectors over {protocol}",
             ),
+            SUBSCRIBED: (over.topic is None, f"the adapter of {name} does not say `topic` over {protocol}"),
             TIME_TO_LIVE: (
                 protocol == "stomp" and not over.time_to_live,
                 f"the file of {name} does not say `time_to_live` over stomp",

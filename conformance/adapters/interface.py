@@ -118,8 +118,8 @@ class Service(Protocol):
     def queue_of(self, queue: str) -> str:
         """The name at the broker of a queue that it was prepared with; `LaunchError` if no trial may begin with it."""
 
-    def depth_probe(self, queue: str) -> DepthProbe:
-        """How a client asks for the depth of a queue, by its name at the broker."""
+    def depth_probe(self, queue: str, topic: str = "") -> DepthProbe:
+        """How a client asks for the depth of a queue, or of a subscription of the `topic`, by its name there."""
 
     def policy_probe(self, queue: str) -> DepthProbe | None:
         """How to ask for the policies of a queue, by its name at the broker; None if there is no way, or no need."""

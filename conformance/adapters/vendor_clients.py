@@ -26,7 +26,7 @@ from conformance.adapters.interface import Adapter
 from conformance.claims import VENDOR_SURFACES
 from conformance.errors import UsageError
 from conformance.history import OPAQUE
-from conformance.scenario import CALLS, FRAMES, MODIFIED
+from conformance.scenario import CALLS, FRAMES, MODIFIED, SUBSCRIBED
 
 
 class ClientSetting(Setting):
@@ -95,6 +95,7 @@ class ClientFile(Table):
     @property
     def hidden_needs(self) -> dict[str, str]:
         found = {MODIFIED: f"an application of {self.title} has no call for it"}
+        found[SUBSCRIBED] = f"the suite makes no durable subscriptions with {self.title}"
         if self.wire in OPAQUE:
             found[FRAMES] = f"no link can read the frames of {self.title}"
         return found

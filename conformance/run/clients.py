@@ -8,13 +8,14 @@ import os
 import pathlib
 import select
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from conformance import limits
 from conformance.adapters import Adapter, Broker, DepthProbe, EffectiveSettings, vendor_clients
+from conformance.adapters.file.launch_tables import Topic
 from conformance.clients.workers import job as jobs
 from conformance.clients.workers.job import Job, JobResult, SentTransaction, Vendor
 from conformance.clients.workers.pool import Child, WorkerPool
@@ -133,11 +134,31 @@ class ClientRunner:
             resends=self._to_send_again(step),
             duplicate_id=speaks.duplicate_id if RESENDS in planned.script.of_client else "",
             may_be_refused=bool(planned.script.queue or getattr(step, "may_be_refused", False)),
-            may_be_absent=not planned.script.declared,
+            may_be_absent=not (planned.script.declared or planned.script.subscribed),
             may_be_cut_off=TURNED_AWAY in planned.script.of_client or limited,
             **fields,
         )
+        if planned.script.subscribed and not job.collects and speaks.topic is not None:
+            job = self._subscribing(job, speaks.topic)
         return msgspec.structs.replace(job, vendor=self._vendor(job)) if planned.client else job
+
+    def _subscribing(self, job: Job, topic: Topic) -> Job:
+        """Return the job whose queues are durable subscriptions of a topic that has the name of the first."""
+
+        def filled(headers: Mapping[str, str]) -> dict[str, str]:
+            return {name: value.replace("{topic}", self.queue) for name, value in headers.items()}
+
+        at = topic.address.replace("{topic}", self.queue)
+        connect = {} if isinstance(job.step, Publish) else filled(topic.connect)  # two connections of one id: refused
+        return msgspec.structs.replace(
+            job,
+            destination=at,
+            copied=at,
+            subscriber=self.queue,
+            depth=depth_probe(self.broker, self.queue, self.queue),
+            more_queues={queue: depth_probe(self.broker, queue, self.queue) for queue in job.more_queues},
+            stomp=jobs.StompHeaders(filled(topic.send), filled(topic.subscribe), job.stomp.virtual_host, connect),
+        )
 
     def _producer(self, step: ClientStep) -> int:
         """Return the number under which a client sends: consumers that send have their own, beside publishers."""
@@ -360,9 +381,12 @@ def singly(adapter: Adapter, protocol: str) -> bool:
     return "individual_ack" in adapter.capabilities(protocol)
 
 
-def depth_probe(broker: Broker, queue: str) -> DepthProbe:
-    """Describe how a client asks for a depth, which may need another protocol than its own."""
-    return reachable(broker, broker.service.depth_probe(queue))
+def depth_probe(broker: Broker, queue: str, topic: str = "") -> DepthProbe:
+    """Describe how a client asks for a depth, which may need another protocol than its own.
+
+    With a `topic`, the queue is a durable subscription of it.
+    """
+    return reachable(broker, broker.service.depth_probe(queue, topic))
 
 
 def reachable(broker: Broker, probe: DepthProbe) -> DepthProbe:

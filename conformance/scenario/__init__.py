@@ -65,7 +65,10 @@ FRAMES = "frames that the link can tell apart"
 UNDECLARED = "a queue that was never declared"
 CREATED = "a queue that the broker makes when a client names it"
 FRESH = "a queue that is declared while the broker runs"
-LIVES = {"undeclared": UNDECLARED, "created": CREATED, "fresh": FRESH}
+SUBSCRIBED = "durable subscriptions of a topic"
+"""The need of clients that make their queues themselves, and find them again (`Scenario.subscribed`)."""
+
+LIVES = {"undeclared": UNDECLARED, "created": CREATED, "fresh": FRESH, "subscribed": SUBSCRIBED}
 """By option of a scenario's queue, the need of a queue that is not there when the broker starts."""
 
 FOR_TOPIC = "messages that say what they are for"
@@ -221,7 +224,9 @@ class Scenario:
     are the options of its queue: `durable`, or `max_length`, messages beyond which sends are refused. With `copies_of`
     each of its queues gets every message: a publisher sends to the first one only, outside transactions. It is declared
     before the broker is used, unless it is `fresh` (declared when the trial begins), `created` (by the client that
-    names it first) or `undeclared` (the broker may make it, or refuse its clients). `settings` are those that it asks
+    names it first), `undeclared` (the broker may make it, or refuse its clients) or `subscribed`: then the first name
+    is that of a topic as well, and each queue is a durable subscription of it, which its receivers make and find again
+    by the same client id. A publisher sends to the topic, outside transactions. `settings` are those that it asks
     of a broker or a vendor's client for itself, where these have them. `standing`: its checks judge the trials of every
     scenario (`judge.applicable`); its own trials are those in which the controls are seen to fail. `timing`: it
     measures time, so no other trial runs beside it (`run.planning.measures_time`). `thorough`: it is played with
@@ -291,6 +296,11 @@ class Scenario:
     def copied(self) -> bool:
         """Whether each of its queues gets every message."""
         return COPIES in dict(self.queue)
+
+    @property
+    def subscribed(self) -> bool:
+        """Whether its queues are durable subscriptions of one topic."""
+        return "subscribed" in dict(self.queue)
 
     @property
     def linked(self) -> bool:
@@ -409,7 +419,7 @@ def _validate(item: Scenario, catalogue: Catalogue) -> None:
             raise CatalogueError(f"scenario {item.id}: one step of Together may have a kill, a stop or a pause")
         if any(step.linked for step in together.steps):
             raise CatalogueError(f"scenario {item.id}: a step of Together has no link")
-    if item.copied and (sent or most_queues(item.steps) == 1):
+    if (item.copied or item.subscribed) and (sent or most_queues(item.steps) == 1):
         raise CatalogueError(f"scenario {item.id}: what several queues get goes to several, and is in no transaction")
     for consumer in (step for step in steps if isinstance(step, Consume)):
         _validate_receivers(item, consumer)

@@ -89,6 +89,7 @@ def test_required_keys_are_marked() -> None:
         "start]": StartTable,
         "queues]": QueuesTable,
         "depth]": Depth,
+        "subscription_depth]": Depth,
     }
     models |= {"data]": Folder, "journal]": JournalFolder, "installed]": Installed, "[template.files]": TemplateFile}
     marked = [re.findall(r"^(\w+) = .*# required", table, re.MULTILINE) for table in tables]

@@ -485,6 +485,28 @@ def test_copies_need_an_address_for_their_receivers(copied):
     assert bool(copied) == bool(wanted(SCENARIOS["receivers-of-copies"], found))
 
 
+@pytest.mark.parametrize(
+    ("change", "protocol_change", "why"),
+    [
+        ({}, {}, ""),
+        ({}, {"topic": None}, "the adapter of reference does not say `topic` over amqp"),
+        ({"subscription_depth": None}, {}, "the file of reference has no [subscription_depth]"),
+    ],
+)
+def test_durable_subscriptions_need_a_topic_and_their_depth(change, protocol_change, why):
+    chosen = selection("AMQP-ACC-02")
+    protocols = chosen.adapter.file.protocols
+    over = protocols["amqp"].model_copy(update=protocol_change)
+    file = chosen.adapter.file.model_copy(update={"protocols": {**protocols, "amqp": over}, **change})
+    found = campaign._able(
+        dataclasses.replace(chosen, adapter=dataclasses.replace(chosen.adapter, file=file)), SCENARIOS
+    )
+    item = SCENARIOS["broker-killed-while-subscriber-away"]
+
+    assert why == found.unable.get(scenario.SUBSCRIBED, "")
+    assert (not why) == bool(wanted(item, found))
+
+
 @pytest.mark.parametrize("ack_confirm", [None, "disposition"])
 def test_no_kill_waits_for_answers_to_acknowledgements_that_the_broker_does_not_give(ack_confirm):
     """The kill would never fire, and every trial would be void; SOLCD-ACK-01 itself does not need such answers."""

@@ -137,3 +137,21 @@ def test_copies_are_in_every_queue(play, protocol):
     assert ("", 10) == (record.void, len(first) + len(second))
     assert 30 == len(set(drained)) == len(drained)
     assert {f"p1:{n}" for n in range(1, 21)} - second == {message for message, queue in drained if queue == "-2"}
+
+
+@pytest.mark.parametrize("protocol", ["amqp", "stomp"])
+def test_durable_subscriptions_are_found_again(play, protocol):
+    """Two of one client: what is sent while it is away comes to each, and what it acknowledged before does not."""
+    first = Together((Consume("individual", 50, receivers=2, queues=2, stop=20), Publish(20, window=10, queues=2)))
+    back = Consume("individual", 50, receivers=2, queues=2, until_silent=True)
+    steps = (first, Publish(30, window=10, queues=2), Restart(clean=True), back, *SETTLE)
+    record, folder = play(*steps, protocol=protocol, queue=(("subscribed", True),))
+    subscriptions = zip(("consumer-1", "consumer-2"), ("consumer-3", "consumer-4"), strict=True)
+    acknowledged = [[messages(events_of(folder, name), Op.ACK, Phase.OK) for name in names] for names in subscriptions]
+    sent = {f"p{producer}:{n}" for producer, count in ((1, 20), (2, 30)) for n in range(1, count + 1)}
+
+    assert ("", 20) == (record.void, sum(len(before) for before, _ in acknowledged))
+    for before, after in acknowledged:
+        assert sent == before | after
+        assert set() == before & after
+    assert not [e for e in events_of(folder, "drain-1") if e.op is Op.DRAIN and e.message]

@@ -182,8 +182,8 @@ class ExternalBroker:
         at = self.places[protocol].access if protocol in self.places else OPEN
         return source.file.credentials(protocol, source.here, at)
 
-    def depth_probe(self, queue: str) -> DepthProbe:
-        return self.plan.depth_probe(queue, self._at_its_host)
+    def depth_probe(self, queue: str, topic: str = "") -> DepthProbe:
+        return self.plan.depth_probe(queue, self._at_its_host, topic)
 
     def policy_probe(self, queue: str) -> DepthProbe | None:
         table = self.plan.source.file.policies

@@ -388,6 +388,20 @@ class Depth(Table):
         return self
 
 
+class Topic(Table):
+    """How a client subscribes durably to a topic. Texts may hold `{topic}`: it is the client's id too.
+
+    `address` is that of the topic, for its publisher and its subscribers. Over AMQP a subscription is known by the
+    container-id `{topic}` and the link name `{queue}`. Over STOMP, `connect`, `send` and `subscribe` are the headers
+    that say so, with `{queue}` as well; the last two replace those of the protocol.
+    """
+
+    address: str
+    connect: Mapping[str, str] = {}
+    send: Mapping[str, str] = {}
+    subscribe: Mapping[str, str] = {}
+
+
 class Policies(Depth):
     """How the suite asks an external broker for the policies of a queue, as for its depth; `body` is for AMQP.
 

@@ -26,6 +26,7 @@ from conformance.adapters.file.launch_tables import (
     QueuesTable,
     StartTable,
     Template,
+    Topic,
     Xml,
     order,
     with_external_defaults,
@@ -266,7 +267,8 @@ class Protocol(Table):
     `{expires_ms}` since 1970.
 
     `copied` is the address at which a receiver finds a queue that gets everything that is sent to `{address}`; a sender
-    uses the `destination` of that, and over STOMP the headers `copied_send` as well.
+    uses the `destination` of that, and over STOMP the headers `copied_send` as well. `topic` says how clients subscribe
+    durably to a topic; without it no scenario with such subscriptions is tried.
 
     `duplicate_id` is the application property, or the header, by whose value the broker knows a message that it has
     stored already (capability `duplicate_detection`).
@@ -287,6 +289,7 @@ class Protocol(Table):
     virtual_host: str = ""
     copied: str = ""
     copied_send: Mapping[str, str] = {}
+    topic: Topic | None = None
     send: Mapping[str, str] = {}
     subscribe: Mapping[str, str] = {}
     time_to_live: Mapping[str, str] = {}
@@ -470,6 +473,9 @@ class ContainerTable(Table):
 class BrokerFile(Table):
     """A whole `broker.toml`. `ack_modes`: our modes, and the words by which a consumer asks the broker for them.
 
+    `subscription_depth` is how the suite asks how many messages the durable subscription `{queue}` of the client and
+    topic `{topic}` holds.
+
     `unverified` says what the file assumes without a test; every list and every report repeats it. `since` has what
     is different from a version on: `[since."4.0".protocols.amqp]` is laid over `[protocols.amqp]`. A table is merged
     with the one below it, and any other value replaces it.
@@ -494,6 +500,7 @@ class BrokerFile(Table):
     start: StartTable
     queues: QueuesTable | None = None
     depth: Depth | None = None
+    subscription_depth: Depth | None = None
     policies: Policies | None = None
     journal: JournalFolder
     data: Folder

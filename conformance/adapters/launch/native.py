@@ -129,8 +129,8 @@ class NativeBroker:
     def queue_of(self, queue: str) -> str:
         return self.plan.named(queue)
 
-    def depth_probe(self, queue: str) -> DepthProbe:
-        return self.plan.depth_probe(queue)
+    def depth_probe(self, queue: str, topic: str = "") -> DepthProbe:
+        return self.plan.depth_probe(queue, topic=topic)
 
     def policy_probe(self, queue: str) -> DepthProbe | None:
         return None  # the suite has set the policies itself

@@ -116,15 +116,19 @@ class Plan:
             raise UsageError(f"start.pid_file: {path} is not in the broker's own folder: use {{instance}}")
         return path
 
-    def depth_probe(self, queue: str, moved: Callable[[str], str] = str) -> DepthProbe:
-        """The request of `[depth]` for that queue; `moved` changes its address. `UsageError` if the file has none."""
-        file = self.source.file
-        if file.depth is None:
-            raise UsageError(f"{file.name} has no [depth], the table that says how the depth of a queue is asked for")
-        return self.probe(file.depth, queue, moved)
+    def depth_probe(self, queue: str, moved: Callable[[str], str] = str, topic: str = "") -> DepthProbe:
+        """The request of `[depth]` for that queue; `moved` changes its address. `UsageError` if the file has none.
 
-    def probe(self, table: Depth, queue: str, moved: Callable[[str], str] = str) -> DepthProbe:
-        words = {**self.words, "queue": queue}
+        With a `topic`, the request of `[subscription_depth]` for the durable subscription of that name.
+        """
+        file = self.source.file
+        table, name = (file.subscription_depth, "subscription_depth") if topic else (file.depth, "depth")
+        if table is None:
+            raise UsageError(f"{file.name} has no [{name}], the table that says how the depth of a queue is asked for")
+        return self.probe(table, queue, moved, topic)
+
+    def probe(self, table: Depth, queue: str, moved: Callable[[str], str] = str, topic: str = "") -> DepthProbe:
+        words = {**self.words, "queue": queue, "topic": topic}
         return DepthProbe(
             table.method,
             moved(fill(table.url, words)),

@@ -58,7 +58,7 @@ class AmqpSession(Session):
         self._connection = AmqpClientConnection(
             job.host,
             job.port,
-            f"{job.header.trial}-{job.header.process}",
+            job.container,
             on_delivery=self.on_delivery,
             after_frame=self.after_frame,
             before_write=before_write,
@@ -91,7 +91,11 @@ class AmqpSession(Session):
     @override
     def attach_receiver(self, queue: str, credit: int, subscription: AckHeader) -> None:
         number = f":{len(self._receivers) + 1}" if self._receivers else ""  # two links of one name would be the same
-        receiver = self._session.receiver(f"{self._connection.name}:{queue}{number}")
+        name = queue if self._job.subscriber else f"{self._connection.name}:{queue}{number}"
+        receiver = self._session.receiver(name)
+        if self._job.subscriber:
+            receiver.source.durability = Terminus.DELIVERIES
+            receiver.source.expiry_policy = Terminus.EXPIRE_NEVER
         if subscription is AckHeader.SETTLED:
             receiver.snd_settle_mode = Link.SND_SETTLED
         _ask(receiver, self._job.asks.consumer)
@@ -309,7 +313,7 @@ class AmqpSession(Session):
 
     def _attach(self, link: Any, terminus: Any, at: str) -> Any:
         terminus.address = at
-        terminus.capabilities.put_object(symbol("queue"))
+        terminus.capabilities.put_object(symbol("topic" if self._job.subscriber else "queue"))
         return self._connection.attach(link)
 
     def _attach_coordinator(self) -> Any:

@@ -170,6 +170,8 @@ def drain(job: Job, session: Session, recorder: Recorder, ask: AskDepth) -> JobR
             raise
         note(Op.DRAIN, Phase.OK, count=0, detail="no such queue")
         return JobResult(depth=0)
+    if job.more_queues and job.subscriber:
+        session.close()  # a client id has one connection at a time
     for queue, probe in job.more_queues.items():
         header = msgspec.structs.replace(job.header, process=f"{job.header.process}-{queue}")
         other = msgspec.structs.replace(job, queue=queue, depth=probe, more_queues={}, header=header)

@@ -325,6 +325,7 @@ class StompDialogue(Session):
         self._poll.register(readable, select.POLLIN)
         asked = {name: str(value) for name, value in self._job.asks.publisher.items()}
         asked |= {"host": self._job.stomp.virtual_host} if self._job.stomp.virtual_host else {}
+        asked |= self._job.stomp.connect
         self._put("CONNECT", {"accept-version": "1.2", **self._login.headers, "heart-beat": "0,0", **asked})
         try:
             if not pump_until(self.pump, lambda: self._connected, self._job.connect_s):

@@ -30,12 +30,14 @@ class StompHeaders(msgspec.Struct, frozen=True):
     `{queue}`, `{prefetch}` (messages) and `{prefetch_bytes}` (1,024 a message) are filled in by the session; so are
     `{lives_ms}` and `{expires_ms}` (since 1970) in `time_to_live`, which a SEND has if its message has one.
     `virtual_host` is the `host` header of CONNECT; without it that is the name of the machine (STOMP 1.2, CONNECT).
+    `connect` are more headers of CONNECT.
     """
 
     send: dict[str, str] = {}
     subscribe: dict[str, str] = {}
     virtual_host: str = ""
     time_to_live: dict[str, str] = {}
+    connect: dict[str, str] = {}
 
 
 def in_turn(queues: Sequence[str], message: str) -> str:
@@ -136,7 +138,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     by itself or by the fault of another client. `may_be_refused`: a refusal is an answer like any other, even if it
     costs the connection. `may_be_absent`: its queue may not be there, and a refused attach says so. `may_be_cut_off`:
     the end of a publisher's connection refuses what had no answer yet. `destination` makes the broker's address of a
-    queue, `stomp` has its headers; `copied` makes that of a receiver if each queue gets every send. `resends` are
+    queue, `stomp` has its headers; `copied` makes that of a receiver if each queue gets every send. `subscriber` is the
+    client id under which its queues are durable subscriptions of the topic at these addresses. `resends` are
     transactions to be sent again, and `duplicate_id` is the property or header with the id by which the broker knows a
     message that it has stored. `outcomes` are those that a sender names, over AMQP. `tells_attached`: the client writes
     a byte to the descriptor of its job when it is attached. `answers_at_commit`: sends in a transaction get their
@@ -177,6 +180,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     delayed: bool = False
     destination: str = "{queue}"
     copied: str = ""
+    subscriber: str = ""
     outcomes: tuple[str, ...] = ()
     answers_at_commit: bool = False
     singly: bool = True
@@ -208,6 +212,12 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     def source(self) -> str:
         """Return how the address of a receiver is made."""
         return self.copied or self.destination
+
+    @property
+    def container(self) -> str:
+        """Return the container-id of this client over AMQP."""
+        own = f"{self.header.trial}-{self.header.process}"
+        return own if isinstance(self.step, Publish) else self.subscriber or own
 
     @property
     def receivers(self) -> tuple[str, ...]:
