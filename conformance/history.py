@@ -287,7 +287,7 @@ def read(path: pathlib.Path) -> History:
     for number, line in enumerate(_lines(path), 1):
         try:
             records.append(_DECODER.decode(line))
-        except (msgspec.MsgspecError, RecursionError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise HistoryError(f"{path.name}: line {number} is not a record: {error}") from error
     if not records or not isinstance(records[0], Header):
         raise HistoryError(f"{path.name}: no header")

@@ -1,7 +1,7 @@
 """Read the histories of one trial strictly, and pack them into one Parquet file for Spark.
 
 Ids become numbers; operations and phases become codes, in the order of their enums. Facts of a whole trial are columns
-too: Parquet stores them once.
+too: Parquet stores them once. Histories are read and written in blocks, so that a large trial needs little memory.
 """
 
 from __future__ import annotations
@@ -9,10 +9,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import gc
-import itertools
 import pathlib
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -22,16 +21,18 @@ import pyarrow.parquet as pq
 
 from conformance import records
 from conformance.errors import HistoryError
-from conformance.history import Ended, Event, History, Op, Phase, read
-from conformance.judge.input import link_frames
+from conformance.history import Ended, Event, Footer, Header, History, Op, Phase, read
+from conformance.judge.input import blocks, link_frames
 from conformance.records import Checksum, TrialRecord
 
-FORMAT = "6"
+FORMAT = "7"
 """The format of the Parquet files; a file of another format is made again."""
 
 FILE = "events.parquet"
 SOURCES = "events.json"
 """Beside the Parquet file: the files that it was made of."""
+ROWS = 1 << 19
+"""Rows of a row group, at least: what is in memory before it is written."""
 FLUSH_MS = 100
 """The flush interval of a broker whose settings do not give it."""
 
@@ -40,11 +41,12 @@ PHASE_CODE = {phase: code for code, phase in enumerate(Phase)}
 ROLES = ("publisher", "consumer", "drain", "orchestrator", "disk", "link", "asker", "collector")
 """The code of a role is its place: append only. The role of a process is its name without the number."""
 
+_NAME = pa.dictionary(pa.int32(), pa.string())  # equal in many rows in a row
 FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (
-    ("trial", pa.string(), "string"),
-    ("scenario", pa.string(), "string"),
+    ("trial", _NAME, "string"),
+    ("scenario", _NAME, "string"),
     ("flush_ns", pa.int64(), "bigint"),  # an answer so shortly before a fault may not be written yet
-    ("process", pa.string(), "string"),
+    ("process", _NAME, "string"),
     ("role", pa.int8(), "tinyint"),
     ("number", pa.int16(), "smallint"),  # of the process within its role, from 1
     ("sequence", pa.int64(), "bigint"),
@@ -76,15 +78,16 @@ FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (
 
 SCHEMA = pa.schema([(name, kind) for name, kind, _ in FIELDS], metadata={"conformance": FORMAT})
 SPARK_SCHEMA = ", ".join(f"`{name}` {kind}" for name, _, kind in FIELDS)
+_GROWING = ("sequence", "at_ns", "due_ns", "n")
+"""Columns that Parquet stores as differences: 12 bytes an event less, and faster than a dictionary of all values."""
 
 _PROCESS = re.compile(rf"({'|'.join(ROLES)})(?:-(\d{{1,4}}))?")
 # The number of digits is bounded so that every matching id fits its column; any other id is foreign.
 _TRANSACTION = re.compile(r"t(\d{1,9})")
 _MESSAGE = "^p(?P<producer>[0-9]{1,9}):(?P<n>[0-9]{1,18})$"
-# Members are looked up by identity: hashing a StrEnum runs Python, and costs more than all the rest.
 _JOINS, _DISCHARGES = (Op.SEND, Op.ACK), (Op.COMMIT, Op.ROLLBACK)
 _OBSERVED = (Op.SYNC, Op.FRAME)
-_CODES = {id(member): code for members in (OP_CODE, PHASE_CODE) for member, code in members.items()}
+_WORDS = {"op": pa.array(list(Op), pa.string()), "phase": pa.array(list(Phase), pa.string())}
 _PLACE = {name: place for place, name in enumerate(Event.__struct_fields__)}
 
 _IDENTITY = ("scenario", "arm", "seed")
@@ -92,6 +95,9 @@ _IDENTITY = ("scenario", "arm", "seed")
 
 Discharged = dict[tuple[int, str], dict[str, tuple[str, ...]]]
 """The messages of a discharged transaction, by its epoch and name, and by the process that named it."""
+
+Members = dict[str, dict[str, str | None]]
+"""The queues of the messages in each transaction of one process, by its name and the id of the message."""
 
 
 _EFFECTIVE = f'"phase":"{Phase.EFFECTIVE}"'.encode()
@@ -195,61 +201,148 @@ def _made_of_these(folder: pathlib.Path, checksum: Callable[[pathlib.Path], Chec
 def _pack(folder: pathlib.Path, record: TrialRecord, checksum: Callable[[pathlib.Path], Checksum]) -> str:
     """Write the Parquet file and the list of its sources; return the run of the histories."""
     sources = {path.name: checksum(path) for path in records.evidence(folder)}
-    histories = list(_histories(folder, record))
-    runs = sorted({history.header.run for history in histories})
+    target = folder / FILE
+    part = target.with_suffix(".part")
+    try:
+        rows = _Rows(record, _paths(folder))
+        _write(rows.batches(), part)
+        run = _only_run(rows.headers)
+        if not pq.read_metadata(part).num_rows:
+            raise HistoryError("no process recorded anything")
+        part.replace(target)
+    except HistoryError:
+        # The first block that cannot be packed ended it. An invalid file goes first, and this reader names its line.
+        _only_run([history.header for history in _histories(folder, record)])
+        raise
+    finally:
+        part.unlink(missing_ok=True)
+    records.save(Packed(run=run, parquet=checksum(target), sources=sources), folder / SOURCES)
+    return run
+
+
+def _paths(folder: pathlib.Path) -> list[pathlib.Path]:
+    paths = sorted(folder.glob("*.jsonl"))
+    if "orchestrator" not in (path.stem for path in paths):
+        raise HistoryError("the history of the orchestrator is missing")
+    return paths
+
+
+def _only_run(headers: Sequence[Header]) -> str:
+    runs = sorted({header.run for header in headers})
     if len(runs) > 1:
         raise HistoryError(f"its histories are of {len(runs)} runs: {' and '.join(runs)}")
-    target = folder / FILE
-    _write(_table(record, histories), target)
-    records.save(Packed(run=runs[0], parquet=checksum(target), sources=sources), folder / SOURCES)
     return runs[0]
 
 
 def _histories(folder: pathlib.Path, record: TrialRecord) -> Iterator[History]:
-    paths = sorted(folder.glob("*.jsonl"))
-    if "orchestrator" not in (path.stem for path in paths):
-        raise HistoryError("the history of the orchestrator is missing")
-    for path in paths:
+    for path in _paths(folder):
         history = read(path)
-        header = history.header
-        if history.footer.ended not in (Ended.FINISHED, Ended.KILLED_BY_FAULT):
-            raise HistoryError(f"{path.name}: the process {history.footer.ended}: {history.footer.detail}".rstrip(": "))
-        if header.trial != record.trial or header.process != path.stem:
-            raise HistoryError(f"{path.name}: it is {header.process} of {header.trial}")
-        for name in _IDENTITY:
-            if getattr(header, name) != getattr(record, name):
-                was, is_ = getattr(record, name), getattr(header, name)
-                raise HistoryError(f"{path.name}: its {name} is {is_}, and that of trial.json is {was}")
+        _check(path, record, history.header, history.footer)
         yield history
 
 
-def _table(record: TrialRecord, histories: Sequence[History]) -> pa.Table:
-    links: dict[tuple[str, str | None], int] = {}
-    discharged: Discharged = {}
-    # A sync of a transaction becomes a row for each member, so processes that name members come first.
-    ordered = sorted(histories, key=_observes)
-    watched = bool(ordered) and _observes(ordered[-1])
-    sent = {e.message: e.queue for h in ordered for e in h.events if e.op is Op.SEND} if watched else {}
-    parts = [_columns(history, links, discharged, sent) for history in ordered if history.events]
-    if not parts:
-        raise HistoryError("no process recorded anything")
-    columns: dict[str, Any] = {
-        name: list(itertools.chain.from_iterable(part[name] for part in parts)) for name in parts[0]
-    }
-    rows = len(columns["at_ns"])
-    columns["trial"] = pa.repeat(record.trial, rows)
-    columns["scenario"] = pa.repeat(record.scenario, rows)
-    columns["flush_ns"] = pa.repeat(round((record.flush_ms or FLUSH_MS) * 1e6), rows)
-    columns.update(_ids(pa.array(columns.pop("message"), pa.string())))
-    try:
-        return pa.table([_array(columns[name], kind) for name, kind, _ in FIELDS], schema=SCHEMA)
-    except (pa.ArrowException, OverflowError) as error:
-        raise HistoryError(f"a number does not fit its column: {error}") from error
+def _check(path: pathlib.Path, record: TrialRecord, header: Header, footer: Footer) -> None:
+    """Raise `HistoryError` unless the process ended as it should, and in this trial."""
+    if footer.ended not in (Ended.FINISHED, Ended.KILLED_BY_FAULT):
+        raise HistoryError(f"{path.name}: the process {footer.ended}: {footer.detail}".rstrip(": "))
+    if header.trial != record.trial or header.process != path.stem:
+        raise HistoryError(f"{path.name}: it is {header.process} of {header.trial}")
+    for name in _IDENTITY:
+        if getattr(header, name) != getattr(record, name):
+            was, is_ = getattr(record, name), getattr(header, name)
+            raise HistoryError(f"{path.name}: its {name} is {is_}, and that of trial.json is {was}")
 
 
-def _observes(history: History) -> bool:
+def _write(batches: Iterable[pa.RecordBatch], path: pathlib.Path) -> None:
+    encodings = dict.fromkeys(_GROWING, "DELTA_BINARY_PACKED")
+    others = [name for name, _, _ in FIELDS if name not in encodings]
+    with pq.ParquetWriter(path, SCHEMA, use_dictionary=others, column_encoding=encodings) as writer:
+        waiting: list[pa.RecordBatch] = []
+        for batch in batches:
+            waiting.append(batch)
+            if sum(map(len, waiting)) >= ROWS:
+                writer.write_table(pa.Table.from_batches(waiting))
+                waiting.clear()
+        writer.write_table(pa.Table.from_batches(waiting, SCHEMA))
+
+
+def _observes(path: pathlib.Path) -> bool:
     """Whether the process only observes: the disk, or a link."""
-    return history.header.process.startswith(("disk", "link"))
+    return path.stem.startswith(("disk", "link"))
+
+
+class _Rows:
+    """The rows of a trial, process after process, and the headers of the histories that were read to their end."""
+
+    def __init__(self, record: TrialRecord, paths: Sequence[pathlib.Path]) -> None:
+        self._record = record
+        # A sync of a transaction becomes a row for each member, so processes that name members come first.
+        self._paths = sorted(paths, key=_observes)
+        self._processes = pa.array([path.stem for path in self._paths], pa.string())
+        self._links: dict[tuple[str, str | None], int] = {}
+        self._discharged: Discharged = {}
+        self._sent: dict[str | None, str | None] = {}
+        self.headers: list[Header] = []
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        watched = _observes(self._paths[-1])
+        for place, path in enumerate(self._paths):
+            members: Members = {}
+            for block in _blocks(path):
+                if block.footer is not None:
+                    _check(path, self._record, block.header, block.footer)
+                    self.headers.append(block.header)
+                if watched:
+                    self._sent |= {event.message: event.queue for event in block.events if event.op is Op.SEND}
+                if block.events:
+                    yield self._batch(place, block, members)
+
+    def _batch(self, place: int, block: blocks.Block, members: Members) -> pa.RecordBatch:
+        process = self._paths[place].stem
+        match = _PROCESS.fullmatch(process)
+        if match is None:
+            raise HistoryError(f"{process}: this judge does not know a process of that name")
+        events, tied = block.events, None
+        if match[1] == "link":
+            tied = link_frames.tied(events, block.header.protocol)
+            events = [row.event for row in tied]
+        elif block.columns[_PLACE["transaction"]].count(None) < len(events):
+            events = _expanded(process, events, members, self._discharged)
+        if _observes(self._paths[place]):
+            events = [_in_queue(event, self._sent) for event in events]
+        values = block.columns if events is block.events else blocks.columns_of(events)
+        columns: dict[str, Any] = dict(zip(Event.__struct_fields__, values, strict=True))
+        rows = len(events)
+        named = columns["transaction"].count(None) < rows
+        columns["txn"] = [_number(event) for event in events] if named else columns["transaction"]
+        links = {link: self._link(process, link) for link in dict.fromkeys(columns["link"])}
+        columns["link"] = [links[link] for link in columns["link"]]
+        for at, name in enumerate(link_frames.Tied._fields[1:], 1):
+            columns[name] = (None,) * rows if tied is None else [row[at] for row in tied]
+        for name, words in _WORDS.items():
+            columns[name] = pc.index_in(pa.array(columns[name], pa.string()), words).cast(pa.int8())
+        columns |= _ids(pa.array(columns["message"], pa.string()))
+        columns["trial"] = _repeated([self._record.trial], 0, rows)
+        columns["scenario"] = _repeated([self._record.scenario], 0, rows)
+        columns["process"] = _repeated(self._processes, place, rows)
+        columns["flush_ns"] = (round((self._record.flush_ms or FLUSH_MS) * 1e6),) * rows
+        columns["role"] = (ROLES.index(match[1]),) * rows
+        columns["number"] = (int(match[2] or 1),) * rows
+        try:
+            return pa.record_batch([_array(columns[name], kind) for name, kind, _ in FIELDS], schema=SCHEMA)
+        except (pa.ArrowException, OverflowError) as error:
+            raise HistoryError(f"a number does not fit its column: {error}") from error
+
+    def _link(self, process: str, link: str | None) -> int:
+        return self._links.setdefault((process, link), len(self._links))
+
+
+def _blocks(path: pathlib.Path) -> Iterable[blocks.Block]:
+    """Return the blocks of a history; that of a link is one block, because a frame may be tied to any earlier one."""
+    if not path.stem.startswith("link"):
+        return blocks.read(path)
+    history = read(path)
+    return [blocks.Block(history.header, history.events, blocks.columns_of(history.events), history.footer)]
 
 
 def _in_queue(event: Event, sent: Mapping[str | None, str | None]) -> Event:
@@ -259,39 +352,16 @@ def _in_queue(event: Event, sent: Mapping[str | None, str | None]) -> Event:
     return msgspec.structs.replace(event, queue=sent[event.message])
 
 
+def _repeated(names: Any, place: int, rows: int) -> pa.Array:
+    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(place, pa.int32()), rows), names)
+
+
 def _array(values: Any, kind: pa.DataType) -> pa.Array:
-    return values if isinstance(values, pa.Array) else pa.array(values, kind)
-
-
-def _columns(
-    history: History,
-    links: dict[tuple[str, str | None], int],
-    discharged: Discharged,
-    sent: Mapping[str | None, str | None],
-) -> dict[str, Sequence[Any]]:
-    process = history.header.process
-    match = _PROCESS.fullmatch(process)
-    if match is None:
-        raise HistoryError(f"{process}: this judge does not know a process of that name")
-    tied = link_frames.tied(history.events, history.header.protocol) if match[1] == "link" else None
-    events = _expanded(process, history.events, discharged) if tied is None else [row.event for row in tied]
-    if _observes(history):
-        events = [_in_queue(event, sent) for event in events]
-    fields = list(zip(*map(msgspec.structs.astuple, events), strict=True))
-    rows = len(events)
-    taken = ("sequence", "at_ns", "epoch", "queue", "message", "durable", "redelivered", "first_acquirer", "intact")
-    more = ("due_ns", "count", "first", "last", "fault", "detail")
-    columns: dict[str, Sequence[Any]] = {name: fields[_PLACE[name]] for name in (*taken, *more)}
-    for name in ("op", "phase"):
-        columns[name] = list(map(_CODES.__getitem__, map(id, fields[_PLACE[name]])))
-    for place, name in enumerate(link_frames.Tied._fields[1:], 1):
-        columns[name] = [None] * rows if tied is None else [row[place] for row in tied]
-    columns["txn"] = [_number(event) for event in events]
-    columns["link"] = [links.setdefault((process, link), len(links)) for link in fields[_PLACE["link"]]]
-    columns["process"] = [process] * rows
-    columns["role"] = [ROLES.index(match[1])] * rows
-    columns["number"] = [int(match[2] or 1)] * rows
-    return columns
+    if isinstance(values, pa.Array):
+        return values
+    if values.count(values[0]) == len(values):
+        return pa.repeat(pa.scalar(values[0], kind), len(values))
+    return pa.array(values, kind)
 
 
 def _number(event: Event) -> int | None:
@@ -304,13 +374,12 @@ def _number(event: Event) -> int | None:
     return int(match[1])
 
 
-def _expanded(process: str, events: Sequence[Event], discharged: Discharged) -> Sequence[Event]:
+def _expanded(process: str, events: Sequence[Event], members: Members, discharged: Discharged) -> Sequence[Event]:
     """Return the events, and each commit, rollback and sync of its record again for every message that it covers.
 
     The judge groups by message, so the events of a transaction must be in the rows of its members. The members are the
     messages whose send or acknowledgement the same process invoked in it.
     """
-    members: dict[str, dict[str, str | None]] = {}
     found: list[Event] = []
     for event in events:
         found.append(event)
@@ -349,9 +418,3 @@ def _ids(messages: pa.Array) -> dict[str, pa.Array]:
     producer, n = pc.struct_field(parsed, "producer"), pc.struct_field(parsed, "n")
     foreign = pc.if_else(pc.is_null(n), messages, pa.scalar(None, pa.string()))
     return {"producer": producer.cast(pa.int32()), "n": n.cast(pa.int64()), "foreign_id": foreign}
-
-
-def _write(table: pa.Table, target: pathlib.Path) -> None:
-    part = target.with_suffix(".part")
-    pq.write_table(table, part, compression="snappy", row_group_size=1 << 20)
-    part.replace(target)
