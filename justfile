@@ -30,9 +30,9 @@ lint:
     ruff format --check .
     mypy
 
-# Ratios measured side by side: recorder, session, judge, link, disk, triggers.
-bench WHAT="all":
-    python -m benchmarks {{WHAT}}
+# Ratios measured side by side: recorder, session, judge (--events N: beside DuckDB and Polars), link, disk, triggers.
+bench WHAT="all" *ARGS:
+    python -m benchmarks {{WHAT}} {{ARGS}}
 
 # How often 1, 3, 10 and 30 kills find a broker with a stated defect (docs/power.md): --kills N of each liar, default 10.
 power *ARGS:

@@ -35,6 +35,8 @@ ROUNDS = 5
 LONG = ("power",)
 """Benchmarks that take minutes; they are left out where all are asked for."""
 
+WITH_OPTIONS = ("judge", "power")
+
 
 def run(what: str, words: Sequence[str] = ()) -> Iterator[str]:
     """The lines of one benchmark, or of all of them but the `LONG` ones; `words` are options of this one.
@@ -43,13 +45,14 @@ def run(what: str, words: Sequence[str] = ()) -> Iterator[str]:
     """
     from benchmarks import disk, link
     from benchmarks.broker import broker
+    from benchmarks.judging import judge
     from benchmarks.power import power
     from benchmarks.triggers import triggers
 
     found: dict[str, Callable[[], Iterator[str]]] = {
         "recorder": recorder,
         "session": session,
-        "judge": judge,
+        "judge": functools.partial(judge, words),
         "link": functools.partial(_listed, "link", link.bench),
         "disk": functools.partial(_listed, "disk", disk.bench),
         "triggers": triggers,
@@ -58,7 +61,7 @@ def run(what: str, words: Sequence[str] = ()) -> Iterator[str]:
     }
     if what != "all" and what not in found:
         raise UsageError.unknown("benchmark", what, [*found, "all"])
-    if words and what != "power":
+    if words and what not in WITH_OPTIONS:
         raise UsageError(f"the benchmark {what} has no options, and {' '.join(words)!r} was given")
     for name, measure in found.items():
         if what == name or (what == "all" and name not in LONG):
@@ -114,14 +117,6 @@ def session() -> Iterator[str]:
         f"session: {statistics.median(ours):,.0f} msg/s with recorder, {statistics.median(bare):,.0f} bare proton, "
         f"ratio {ratio:.2f} (medians of {ROUNDS} x {MESSAGES:,}, window {WINDOW:,}; target 0.85)"
     )
-
-
-def judge() -> Iterator[str]:
-    """Seconds for one trial of 2,000 events with every check, cold and warm."""
-    from benchmarks.judging import bench
-
-    for name, value in bench().items():
-        yield f"judge: {name} {value:.2f} s"
 
 
 def _ours(host: str, port: int, folder: pathlib.Path, turn: int) -> float:

@@ -1,13 +1,22 @@
-"""Measure how fast the judge is."""
+"""Measure how fast the judge is: on small trials, and on synthetic histories beside DuckDB and Polars."""
 
 from __future__ import annotations
 
+import json
+import os
 import pathlib
+import re
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
+import psutil
+
+from benchmarks import aligned, histories
+from benchmarks.histories import CHECKS, EVENTS_OF_A_MESSAGE, Counts, Synthetic
+from conformance.errors import JudgeError, UsageError
 from conformance.judge.input.packing import Compacted, compact_all
 from conformance.judge.plan.relations import EVERY, Check
 from conformance.judge.spark import JudgeSession
@@ -64,3 +73,160 @@ def _judged(session: JudgeSession, trials: Sequence[Compacted], used: Sequence[C
     started = time.perf_counter()
     collect_facts(session.spark, trials, used)
     return time.perf_counter() - started
+
+
+OPTIONS = {"--events": 0, "--trials": 0, "--rounds": 3}
+"""The numbers that the benchmark takes, with their defaults: 0 trials are one for each `EVENTS_OF_A_TRIAL`."""
+
+EVENTS_OF_A_TRIAL = 100_000
+PACKED = 500_000
+"""At most so many events are written as JSON Lines and packed; whole trials, one at least."""
+
+Engine = Callable[[Sequence[Compacted]], Counts]
+
+
+def judge(words: Sequence[str]) -> Iterator[str]:
+    """The lines of the benchmark: of small trials, or of `compare` if the words give a number of events.
+
+    Raises:
+        JudgeError: An engine does not count the truth.
+        UsageError: There is no such option, or it has no whole number from 1 on.
+    """
+    options, target = _options(words)
+    if not options["--events"]:
+        yield from (f"judge: {name} {value:.2f} s" for name, value in bench().items())
+        return
+    found = compare(options["--events"], options["--trials"], options["--rounds"])
+    if target:
+        pathlib.Path(target).write_text(json.dumps(found, indent=2) + "\n")
+    yield from _lines(found)
+
+
+def _options(words: Sequence[str]) -> tuple[dict[str, int], str]:
+    """Return the numbers of `OPTIONS`, and the file of `--json`."""
+    options, target = dict(OPTIONS), ""
+    rest = [*words]
+    while rest:
+        match rest:
+            case ["--json", target, *rest]:
+                pass
+            case [name, text, *rest] if name in OPTIONS and text.isascii() and text.isdecimal() and int(text):
+                options[name] = int(text)
+            case _:
+                known = ", ".join(f"{name} N" for name in OPTIONS)
+                given = " ".join(words)
+                raise UsageError(f"judge takes {known} (whole numbers from 1 on) and --json FILE, not {given!r}")
+    if target and not options["--events"]:
+        raise UsageError("judge writes --json FILE only with --events N")
+    return options, target
+
+
+def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+    yield (
+        f"judge: {found['events']:,} events of {found['messages']:,} messages in {found['trials']:,} trials,"
+        f" {found['parquet_mb']} MB of Parquet, {found['cores']} cores, medians of {found['rounds']}"
+    )
+    rows = [["", "seconds", "to DuckDB", *CHECKS]]
+    for name, counts in found["counts"].items():
+        seconds = found.get(f"{name}_s")
+        times = [f"{seconds:.2f}", f"{seconds / found['duckdb_s']:.1f}"] if seconds else ["", ""]
+        rows.append([name, *times, *(f"{each['offends']:,} of {each['applies']:,}" for each in counts.values())])
+    yield from aligned(rows)
+    yield from (f"judge: {name} is left out: {why}" for name, why in found["left_out"].items())
+    yield f"judge: the JVM of Spark had {found['spark_jvm_peak_mb']:,} MB at most"
+    yield (
+        f"judge: packing {found['pack_events']:,} events, {found['pack_mb']} MB of JSON Lines: {found['pack_s']:.2f} s,"
+        f" {found['pack_events'] / found['pack_s']:,.0f} events a second"
+    )
+
+
+def compare(events: int, trials: int = 0, rounds: int = 1) -> dict[str, Any]:
+    """Measure the judge's plan, DuckDB and Polars in turn on the same Parquet files of about so many events.
+
+    Each engine counts the first trial once before that, so that none pays for its start. Seconds are medians. Raises
+    `JudgeError` if an engine does not count the truth.
+    """
+    from benchmarks.engines import duckdb_counts, polars_counts, spark_counts
+
+    about = Synthetic(max(round(events / EVENTS_OF_A_MESSAGE), 1), trials or max(events // EVENTS_OF_A_TRIAL, 1))
+    with tempfile.TemporaryDirectory(prefix="conformance-bench-") as name:
+        folder = pathlib.Path(name)
+        with JudgeSession.start() as session:  # its JVM has ended before another one is measured
+            written = histories.write(session.spark, about, folder)
+            truth = histories.truth(session.spark, about)
+        found: dict[str, Any] = {
+            "events": sum(trial.events for trial in written),
+            "messages": about.messages,
+            "trials": about.trials,
+            "parquet_mb": round(sum(path.stat().st_size for path in _paths(written)) / 1e6, 1),
+            "cores": os.cpu_count(),
+            "rounds": rounds,
+        }
+        with JudgeSession.start() as session:
+            spark = session.spark
+            engines: dict[str, Engine] = {
+                "duckdb": lambda trials: duckdb_counts(_paths(trials)),
+                "polars": lambda trials: polars_counts(_paths(trials)),
+                "spark_plain": lambda trials: spark_counts(spark, trials),
+            }
+            found |= _raced(engines, written, truth, rounds)
+            found["spark_jvm_peak_mb"] = _jvm_peak_mb()
+        return found | _packed(written, folder / "lines")
+
+
+def _raced(engines: Mapping[str, Engine], trials: Sequence[Compacted], truth: Counts, rounds: int) -> dict[str, Any]:
+    """Return the seconds and the counts of each engine."""
+    taken: dict[str, list[float]] = {name: [] for name in engines}
+    for engine in engines.values():
+        engine(trials[:1])
+    counts = {"truth": truth}
+    for _ in range(rounds):
+        for name, engine in engines.items():
+            started = time.perf_counter()
+            counts[name] = engine(trials)
+            taken[name].append(time.perf_counter() - started)
+            if wrong := [key for key in truth if counts[name].get(key) != truth[key]]:
+                raise JudgeError(f"{name} counts {counts[name].get(wrong[0])} of {wrong[0]}, not {truth[wrong[0]]}")
+    return {
+        **{f"{name}_s": round(statistics.median(seconds), 3) for name, seconds in taken.items()},
+        "left_out": {"spark_bucketed_s": "the judge has no bucketed store"},
+        "counts": {name: _totals(each) for name, each in counts.items()},
+    }
+
+
+def _totals(counts: Counts) -> dict[str, dict[str, int]]:
+    """Return the sums over all trials, by check."""
+    return {
+        check: dict(zip(("applies", "offends"), map(sum, zip(*each, strict=True)), strict=True))
+        for check in CHECKS
+        if (each := [pair for (_, name), pair in counts.items() if name == check])
+    }
+
+
+def _packed(trials: Sequence[Compacted], folder: pathlib.Path) -> dict[str, float]:
+    """Write the first trials as JSON Lines, and measure how long packing takes."""
+    size = events = 0
+    places: list[tuple[pathlib.Path, TrialRecord]] = []
+    for trial in trials:
+        if places and events + trial.events > PACKED:
+            break
+        places.append((folder / trial.record.trial, trial.record))
+        size += histories.write_lines(trial, places[-1][0])
+        events += trial.events
+    started = time.perf_counter()
+    packed = compact_all(places)
+    seconds = time.perf_counter() - started
+    if void := [trial.record.void for trial in packed if trial.record.void]:
+        raise JudgeError(f"packing refuses a synthetic history: {void[0]}")
+    return {"pack_s": round(seconds, 3), "pack_events": events, "pack_mb": round(size / 1e6, 1)}
+
+
+def _paths(trials: Sequence[Compacted]) -> list[pathlib.Path]:
+    return [trial.parquet for trial in trials if trial.parquet is not None]
+
+
+def _jvm_peak_mb() -> int:
+    """Return the most memory that a JVM of this process had resident."""
+    java = [child.pid for child in psutil.Process().children() if child.name() == "java"]
+    status = [pathlib.Path(f"/proc/{pid}/status").read_text() for pid in java]
+    return max(int(re.findall(r"VmHWM:\s+(\d+)", each)[0]) for each in status) // 1024

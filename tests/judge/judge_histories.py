@@ -1,4 +1,4 @@
-"""Write literal histories (`judge_words`) as the folders of trials and of a run."""
+"""Write literal histories (`judge_words`) as the folders of trials and of a run; find messages with the judge's plan."""
 
 import pathlib
 
@@ -7,6 +7,7 @@ from judge_words import LINK_091, history
 
 from conformance import records
 from conformance.history import Ended, Event, Recorder, bare_header, close_history
+from conformance.judge.plan import relations
 from conformance.records import RunFile, RunRecord, TrialRecord
 
 MS = 1_000_000
@@ -106,3 +107,13 @@ def close(folder: pathlib.Path, run: RunRecord = RUN):
         },
     )
     records.save(whole, folder / "run.json")
+
+
+def offending(spark, trials, names):
+    """Return `(anomaly, trial, producer, n)` of every message that shows one of these anomalies."""
+    used = [(name, "received") for name in names]
+    failing = relations._exploded(relations.checks(used)[0])["failing"]
+    paths = [str(trial.parquet) for trial in trials]
+    messages = relations.messages(spark, paths, sum(trial.events for trial in trials), used)
+    shown = messages.selectExpr(f"{failing} AS failing", "trial", "producer", "n").where("failing <> ''")
+    return [tuple(row) for row in shown.collect()]

@@ -1,0 +1,92 @@
+"""Synthetic histories with known truth, and the benchmark that compares the judge with other engines on them."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+from judge_histories import offending
+
+import benchmarks
+from benchmarks import __main__ as command
+from benchmarks import engines, histories, judging
+from benchmarks.histories import CHECKS, Synthetic
+from conformance.errors import JudgeError
+from conformance.judge.input.packing import SCHEMA, compact
+
+pytestmark = pytest.mark.spark
+
+ABOUT = Synthetic(messages=3_000, trials=6, loss=0.02, duplicates=0.02, reorder=0.02, skew=0.5)
+
+
+@pytest.fixture(scope="module")
+def trials(session, tmp_path_factory):
+    return histories.write(session.spark, ABOUT, tmp_path_factory.mktemp("synthetic"))
+
+
+def test_the_judge_finds_the_truth_to_the_message(session, trials):
+    """Losses, duplicates before and after the acknowledgement, and messages that were overtaken."""
+    rows = histories.messages(session.spark, ABOUT).collect()
+    truth = {
+        (check, row["trial"], row["producer"], row["n"]) for row in rows for check in CHECKS if row[f"offends_{check}"]
+    }
+
+    assert truth == set(offending(session.spark, trials, CHECKS))
+    assert all(sum(check == each[0] for each in truth) > 20 for check in CHECKS)
+
+
+def test_every_engine_counts_the_truth(session, trials):
+    truth = histories.truth(session.spark, ABOUT)
+    paths = [trial.parquet for trial in trials]
+
+    assert truth == engines.spark_counts(session.spark, trials)
+    assert truth == engines.duckdb_counts(paths)
+    assert truth == engines.polars_counts(paths)
+
+
+def test_the_first_trial_has_the_skew(trials):
+    """A half of the messages, and a sixth of the other half."""
+    first, *others = [trial.events for trial in trials]
+
+    assert 0.56 < first / (first + sum(others)) < 0.6
+    assert max(others) < 1.1 * min(others)
+
+
+def test_packing_makes_the_same_parquet_of_the_json_lines(trials, tmp_path):
+    """So the layout is the one that the judge reads."""
+    histories.write_lines(trials[1], tmp_path / "t")
+    packed = compact(tmp_path / "t", trials[1].record)
+    synthetic = pq.ParquetFile(trials[1].parquet).read().cast(SCHEMA)
+    order = [("process", "ascending"), ("sequence", "ascending")]
+
+    assert pq.ParquetFile(packed.parquet).read().sort_by(order).to_pylist() == synthetic.sort_by(order).to_pylist()
+
+
+def test_the_command_writes_its_figures(session, tmp_path):
+    """`just bench judge --events N --json FILE`."""
+    target = tmp_path / "bench.json"
+    lines = list(benchmarks.run("judge", ["--events", "4000", "--trials", "2", "--rounds", "1", "--json", str(target)]))
+    found = json.loads(target.read_text())
+
+    assert {"duckdb_s", "polars_s", "spark_plain_s", "pack_s", "spark_jvm_peak_mb", "pack_mb"} <= found.keys()
+    assert {"spark_bucketed_s"} == found["left_out"].keys()
+    assert ["truth", "duckdb", "polars", "spark_plain"] == list(found["counts"])
+    assert all(found["counts"]["truth"] == counts for counts in found["counts"].values())
+    assert 3_900 < found["events"] < 4_100
+    assert 606 == found["messages"]
+    assert lines[0].startswith(f"judge: {found['events']:,} events of 606 messages in 2 trials")
+    assert ["truth", "duckdb", "polars", "spark_plain"] == [line.split()[0] for line in lines[2:6]]
+
+
+def test_an_engine_that_counts_something_else_is_an_error(trials):
+    truth = {("t00000", "lost"): (5, 1)}
+
+    with pytest.raises(JudgeError, match=r"wrong counts \(5, 2\) of \('t00000', 'lost'\), not \(5, 1\)"):
+        judging._raced({"wrong": lambda _: {("t00000", "lost"): (5, 2)}}, trials, truth, 1)
+
+
+@pytest.mark.parametrize(
+    "words", [["--events"], ["--events", "0"], ["--events", "many"], ["--kills", "3"], ["--json", "x"], ["--json"]]
+)
+def test_a_wrong_option_is_a_usage_error(words, capsys):
+    assert command.main(["judge", *words]) == 4
+    assert capsys.readouterr().err.startswith("benchmarks: judge ")
