@@ -1,10 +1,9 @@
-"""DuckDB, asked in other words over the same Parquet files, must count what the judge counts."""
+"""DuckDB, asked in other words over the same Parquet files, must find the messages that the judge finds."""
 
 import random
 
-import duckdb
 import pytest
-from judge_histories import record, write
+from judge_histories import offending, record, write
 from judge_words import (
     ack_sent,
     acked,
@@ -32,18 +31,21 @@ from judge_words import (
     wrote,
 )
 
+from benchmarks.engines import DUCKDB, duckdb_counts, execute, polars_counts, spark_counts
+from benchmarks.histories import CHECKS
 from conformance.history import Op, Phase
-from conformance.judge.input.link_frames import CARRIES
-from conformance.judge.input.packing import OP_CODE, PHASE_CODE, compact
+from conformance.judge.input.packing import compact_all
 from conformance.judge.spark import INTERPRETED, choose_code
-from conformance.judge.verdict import collect_facts
 
 pytestmark = pytest.mark.spark
 TRIALS, MESSAGES = 40, 25
-"""Of each kind, and of each trial."""
+"""Trials of each kind, and messages of each trial."""
+
+SEEDS, TRIALS_OF_A_SEED = 5, 400
+"""Five kinds of each: 10,000 histories in five jobs."""
 
 ANSWERS = (Phase.FAIL, Phase.INFO)
-NAMES = (
+SETS = (
     "lost",
     "gone",
     "delivered_after_acknowledgement",
@@ -59,6 +61,7 @@ NAMES = (
     "acknowledged_unhanded",
     "acknowledged_at_all",
 )
+NAMES = tuple(dict.fromkeys([*SETS, *CHECKS]))
 
 # Sets and their differences, not one row a message with flags: the other way to think about it.
 ORACLE = """
@@ -153,53 +156,33 @@ early_commit AS (SELECT trial, process, txn FROM committed
 early_committed AS (SELECT trial, producer, n FROM posted SEMI JOIN early_commit USING (trial, process, txn)
                     INTERSECT SELECT * FROM durable EXCEPT SELECT * FROM refused),
 passed AS (SELECT trial, producer, n, at_ns, epoch, carries, settled, whole FROM e WHERE op = $frame AND n IS NOT NULL),
-there AS (SELECT trial, producer, n, at_ns FROM passed WHERE carries = $carried AND whole AND epoch = 1),
-there_settled AS (SELECT trial, producer, n, at_ns FROM passed WHERE carries = $carried AND whole AND settled AND epoch = 1),
+there AS (SELECT trial, producer, n, at_ns FROM passed WHERE carries = $carries_delivery AND whole AND epoch = 1),
+there_settled AS (SELECT trial, producer, n, at_ns FROM passed WHERE carries = $carries_delivery AND whole AND settled AND epoch = 1),
 settled_again AS (SELECT DISTINCT s.trial, s.producer, s.n FROM there_settled s JOIN
                   (FROM there UNION ALL SELECT trial, producer, n, at_ns FROM given WHERE op = $drain) g
                   ON (s.trial, s.producer, s.n) = (g.trial, g.producer, g.n) AND g.at_ns > s.at_ns),
-acknowledged AS (SELECT trial, producer, n, at_ns FROM passed WHERE carries = $acknowledges),
+acknowledged AS (SELECT trial, producer, n, at_ns FROM passed WHERE carries = $carries_acknowledge),
 processed AS (SELECT trial, producer, n, at_ns FROM e WHERE op = $process AND phase = $ok),
 unprocessed AS (SELECT DISTINCT trial, producer, n FROM acknowledged t WHERE NOT EXISTS (FROM processed p
                 WHERE (p.trial, p.producer, p.n) = (t.trial, t.producer, t.n) AND p.at_ns <= t.at_ns)),
 unhanded AS (SELECT DISTINCT trial, producer, n FROM acknowledged t WHERE NOT EXISTS (FROM given g
              WHERE (g.trial, g.producer, g.n) = (t.trial, t.producer, t.n) AND g.at_ns <= t.at_ns)),
 misapplied AS ((SELECT * FROM taken_twice UNION SELECT * FROM kept_back) INTERSECT SELECT * FROM durable)
-SELECT 'lost' AS anomaly, trial, count(*) AS offences FROM lost SEMI JOIN accounted USING (trial) GROUP BY ALL
-UNION ALL SELECT 'gone', trial, count(*) FROM gone SEMI JOIN settled USING (trial) GROUP BY ALL
-UNION ALL SELECT 'delivered_after_acknowledgement', trial, count(*) FROM again GROUP BY ALL
-UNION ALL SELECT 'lost_committed', trial, count(*) FROM lost_committed SEMI JOIN settled USING (trial) GROUP BY ALL
-UNION ALL SELECT 'half_applied', trial, count(*) FROM half_applied SEMI JOIN settled USING (trial) GROUP BY ALL
-UNION ALL SELECT 'undischarged_gone', trial, count(*) FROM undischarged_gone SEMI JOIN settled USING (trial) GROUP BY ALL
-UNION ALL SELECT 'confirmed_before_sync', trial, count(*) FROM early ANTI JOIN hidden USING (trial) GROUP BY ALL
-UNION ALL SELECT 'confirmed_though_sync_failed', trial, count(*) FROM in_vain ANTI JOIN hidden USING (trial) GROUP BY ALL
-UNION ALL SELECT 'committed_before_sync', trial, count(*) FROM early_committed ANTI JOIN hidden USING (trial) GROUP BY ALL
-UNION ALL SELECT 'settled_again', trial, count(*) FROM settled_again GROUP BY ALL
-UNION ALL SELECT 'acknowledged_early', trial, count(*) FROM unprocessed GROUP BY ALL
-UNION ALL SELECT 'acknowledged_unhanded', trial, count(*) FROM unhanded GROUP BY ALL
-UNION ALL SELECT 'acknowledged_at_all', trial, count(DISTINCT (producer, n)) FROM acknowledged GROUP BY ALL
-UNION ALL SELECT 'transacted_acknowledgement', trial, count(*) FROM misapplied SEMI JOIN settled USING (trial) GROUP BY ALL
+SELECT 'lost', trial, producer, n FROM lost SEMI JOIN accounted USING (trial)
+UNION SELECT 'gone', trial, producer, n FROM gone SEMI JOIN settled USING (trial)
+UNION SELECT 'delivered_after_acknowledgement', trial, producer, n FROM again
+UNION SELECT 'lost_committed', trial, producer, n FROM lost_committed SEMI JOIN settled USING (trial)
+UNION SELECT 'half_applied', trial, producer, n FROM half_applied SEMI JOIN settled USING (trial)
+UNION SELECT 'undischarged_gone', trial, producer, n FROM undischarged_gone SEMI JOIN settled USING (trial)
+UNION SELECT 'confirmed_before_sync', trial, producer, n FROM early ANTI JOIN hidden USING (trial)
+UNION SELECT 'confirmed_though_sync_failed', trial, producer, n FROM in_vain ANTI JOIN hidden USING (trial)
+UNION SELECT 'committed_before_sync', trial, producer, n FROM early_committed ANTI JOIN hidden USING (trial)
+UNION SELECT 'settled_again', trial, producer, n FROM settled_again
+UNION SELECT 'acknowledged_early', trial, producer, n FROM unprocessed
+UNION SELECT 'acknowledged_unhanded', trial, producer, n FROM unhanded
+UNION SELECT 'acknowledged_at_all', trial, producer, n FROM acknowledged
+UNION SELECT 'transacted_acknowledgement', trial, producer, n FROM misapplied SEMI JOIN settled USING (trial)
 """
-CODES = {
-    "send": OP_CODE[Op.SEND],
-    "deliver": OP_CODE[Op.DELIVER],
-    "drain": OP_CODE[Op.DRAIN],
-    "depth": OP_CODE[Op.DEPTH],
-    "ack": OP_CODE[Op.ACK],
-    "commit": OP_CODE[Op.COMMIT],
-    "rollback": OP_CODE[Op.ROLLBACK],
-    "fault": OP_CODE[Op.FAULT],
-    "sync": OP_CODE[Op.SYNC],
-    "frame": OP_CODE[Op.FRAME],
-    "process": OP_CODE[Op.PROCESS],
-    "carried": CARRIES.index("deliver"),
-    "acknowledges": CARRIES.index("acknowledge"),
-    "invoke": PHASE_CODE[Phase.INVOKE],
-    "ok": PHASE_CODE[Phase.OK],
-    "fail": PHASE_CODE[Phase.FAIL],
-    "info": PHASE_CODE[Phase.INFO],
-    "fired": PHASE_CODE[Phase.FIRED],
-}
 
 
 def history(rng):
@@ -309,36 +292,69 @@ def linking(rng):
     return [*(e for _, what in sorted(events, key=lambda timed: timed[0]) for e in what), *there, *crashed(), *again]
 
 
-def compared(session, folder, seed, events=0):
-    """Return what DuckDB and the judge count in random trials, by anomaly and trial; the plan is one for `events`."""
-    choose_code(session.spark, events)
+def packed(folder, seed, count):
+    """Return so many trials of each kind."""
     rng = random.Random(seed)
-    trials = []
-    for number, kind in enumerate([history, posting, retiring, storing, linking] * TRIALS):
-        place = folder / f"t{number}"
-        trials.append(compact(place, write(place, kind(rng), record(f"t{number}", f"s{number % 7}"))))
-    facts = collect_facts(session.spark, trials)
-    rows = duckdb.execute(ORACLE, {"files": [str(trial.parquet) for trial in trials], **CODES}).fetchall()
-    expected = {(anomaly, trial): offences for anomaly, trial, offences in rows}
-    found = {
-        (name, trial): facts[trial].offences(name) for trial in facts for name in NAMES if facts[trial].offences(name)
-    }
-    return expected, found
+    kinds = [history, posting, retiring, storing, linking] * count
+    places = [(folder / f"t{number}", f"s{number % 7}") for number in range(len(kinds))]
+    written = [
+        (place, write(place, kind(rng), record(place.name, name)))
+        for (place, name), kind in zip(places, kinds, strict=True)
+    ]
+    return compact_all(written)
+
+
+def compared(spark, trials):
+    """Return the messages that show an anomaly, by trial: as sets and as flags find them in DuckDB, and as the judge."""
+    files = [trial.parquet for trial in trials]
+    flags = " UNION ALL ".join(
+        f"SELECT '{check}', trial, producer, n FROM judged WHERE applies_{check} AND offends_{check}"
+        for check in CHECKS
+    )
+    asked = execute(ORACLE, files), execute(f"{DUCKDB} {flags}", files), offending(spark, trials, NAMES)
+    return [by_trial(trials, rows) for rows in asked]
+
+
+def by_trial(trials, rows):
+    found = {trial.record.trial: set() for trial in trials}
+    for anomaly, trial, producer, n in rows:
+        found[trial].add((anomaly, producer, n))
+    return found
+
+
+def of(names, found):
+    """Return of each trial only what shows these anomalies."""
+    return {trial: {each for each in shown if each[0] in names} for trial, shown in found.items()}
 
 
 @pytest.mark.parametrize("events", [0, INTERPRETED + 1], ids=["interpreted", "compiled"])
-def test_duckdb_counts_the_same(session, tmp_path, events):
-    """In random trials."""
-    expected, found = compared(session, tmp_path, 20261121, events)
+def test_duckdb_finds_the_same_messages(session, tmp_path, events):
+    """In random trials; the plan is one for so many events."""
+    choose_code(session.spark, events)
+    sets, flags, found = compared(session.spark, packed(tmp_path, 20261121, TRIALS))
 
-    assert expected == found
-    assert all(sum(name == anomaly for anomaly, _ in found) > 5 for name in NAMES), "too few to compare"
+    assert of(SETS, found) == sets
+    assert of(CHECKS, found) == flags
+    assert all(sum(name in {each for each, *_ in shown} for shown in found.values()) > 5 for name in NAMES)
+
+
+def test_the_engines_of_the_benchmark_count_the_same(session, tmp_path):
+    """Also what a check applies to, which decides between HOLDS and INCONCLUSIVE."""
+    trials = packed(tmp_path, 20261126, TRIALS)
+    counted = spark_counts(session.spark, trials)
+
+    assert counted == polars_counts([trial.parquet for trial in trials])
+    assert counted == duckdb_counts([trial.parquet for trial in trials])
+    assert all(sum(offends > 0 for (_, name), (_, offends) in counted.items() if name == check) > 5 for check in CHECKS)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("seed", range(50))
-def test_duckdb_counts_the_same_in_ten_thousand_histories(session, tmp_path, seed):
-    """200 of each seed."""
-    expected, found = compared(session, tmp_path, seed)
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_ten_thousand_histories_agree(session, tmp_path, seed):
+    """2,000 of each seed, in one job: to the message."""
+    sets, flags, found = compared(session.spark, packed(tmp_path, seed, TRIALS_OF_A_SEED))
+    agreeing = [
+        trial for trial in found if of(SETS, found)[trial] == sets[trial] and of(CHECKS, found)[trial] == flags[trial]
+    ]
 
-    assert expected == found
+    assert 5 * TRIALS_OF_A_SEED == len(agreeing)
