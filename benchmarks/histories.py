@@ -33,7 +33,7 @@ EVENTS_OF_A_MESSAGE = 6.6
 _OPEN, _IN_FLIGHT = 20, 100
 """The consumer has not acknowledged so many deliveries, and is so many messages behind the publishers."""
 
-_TASK = 1_000_000
+_TASK = 200_000
 """Events that one task sorts and writes, in its share of the heap."""
 
 _TRUTH = {

@@ -126,11 +126,14 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
         f"judge: {found['events']:,} events of {found['messages']:,} messages in {found['trials']:,} trials,"
         f" {found['parquet_mb']} MB of Parquet, {found['cores']} cores, medians of {found['rounds']}"
     )
-    rows = [["", "seconds", "to DuckDB", *CHECKS]]
+    rows = [["", "seconds", "to DuckDB", "CPU seconds", "to DuckDB", *CHECKS]]
     for name, counts in found["counts"].items():
-        seconds = found.get(f"{name}_s")
-        times = [f"{seconds:.2f}", f"{seconds / found['duckdb_s']:.1f}"] if seconds else ["", ""]
-        rows.append([name, *times, *(f"{each['offends']:,} of {each['applies']:,}" for each in counts.values())])
+        times = []
+        for kind in _KINDS if f"{name}_s" in found else ():
+            seconds, least = found[f"{name}_{kind}"], found[f"duckdb_{kind}"]
+            times += [f"{seconds:.2f}", f"{seconds / least:.1f}" if least else ""]
+        figures = (f"{each['offends']:,} of {each['applies']:,}" for each in counts.values())
+        rows.append([name, *(times or [""] * 4), *figures])
     yield from aligned(rows)
     yield from (f"judge: {name} is left out: {why}" for name, why in found["left_out"].items())
     yield f"judge: the JVM of Spark had {found['spark_jvm_peak_mb']:,} MB at most"
@@ -176,22 +179,27 @@ def compare(events: int, trials: int = 0, rounds: int = 1) -> dict[str, Any]:
 
 def _raced(engines: Mapping[str, Engine], trials: Sequence[Compacted], truth: Counts, rounds: int) -> dict[str, Any]:
     """Return the seconds and the counts of each engine."""
-    taken: dict[str, list[float]] = {name: [] for name in engines}
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in engines}
     for engine in engines.values():
         engine(trials[:1])
     counts = {"truth": truth}
     for _ in range(rounds):
         for name, engine in engines.items():
-            started = time.perf_counter()
+            started, cpu = time.perf_counter(), _cpu_s()
             counts[name] = engine(trials)
-            taken[name].append(time.perf_counter() - started)
+            taken[name].append((time.perf_counter() - started, _cpu_s() - cpu))
             if wrong := [key for key in truth if counts[name].get(key) != truth[key]]:
                 raise JudgeError(f"{name} counts {counts[name].get(wrong[0])} of {wrong[0]}, not {truth[wrong[0]]}")
+    seconds = {name: [round(statistics.median(each), 3) for each in zip(*taken[name], strict=True)] for name in taken}
     return {
-        **{f"{name}_s": round(statistics.median(seconds), 3) for name, seconds in taken.items()},
+        **{f"{name}_{kind}": each for name, pair in seconds.items() for kind, each in zip(_KINDS, pair, strict=True)},
         "left_out": {"spark_bucketed_s": "the judge has no bucketed store"},
         "counts": {name: _totals(each) for name, each in counts.items()},
     }
+
+
+_KINDS = ("s", "cpu_s")
+"""Seconds that an engine took, and those of a processor: on a busy machine the latter vary less."""
 
 
 def _totals(counts: Counts) -> dict[str, dict[str, int]]:
@@ -225,8 +233,17 @@ def _paths(trials: Sequence[Compacted]) -> list[pathlib.Path]:
     return [trial.parquet for trial in trials if trial.parquet is not None]
 
 
+def _jvms() -> list[psutil.Process]:
+    return [child for child in psutil.Process().children() if child.name() == "java"]
+
+
+def _cpu_s() -> float:
+    """Return the processor seconds of this process and its JVM so far."""
+    times = [process.cpu_times() for process in (psutil.Process(), *_jvms())]
+    return sum(each.user + each.system for each in times)
+
+
 def _jvm_peak_mb() -> int:
-    """Return the most memory that a JVM of this process had resident."""
-    java = [child.pid for child in psutil.Process().children() if child.name() == "java"]
-    status = [pathlib.Path(f"/proc/{pid}/status").read_text() for pid in java]
+    """Return the most memory that the JVM of this process had resident."""
+    status = [pathlib.Path(f"/proc/{process.pid}/status").read_text() for process in _jvms()]
     return max(int(re.findall(r"VmHWM:\s+(\d+)", each)[0]) for each in status) // 1024
