@@ -22,11 +22,9 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any, Self
 
-import psutil
-
 from conformance import locks, mounts, paths
 from conformance.errors import UsageError
-from conformance.processes import Identity, boot_id, environment, identify, is_same, kill
+from conformance.processes import Identity, boot_id, identify, is_same, kill, started_with
 
 RUN_VARIABLE = "CONFORMANCE_RUN"
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -176,18 +174,17 @@ def release_leftovers() -> list[str]:
     namespace (a container that shares the state folder) cannot be inspected and is left alone. A line names what could
     not be released; the next run tries again.
     """
-    lines = locks.release_abandoned()
-    if not _live().is_dir():
-        return lines
-    with _only_one():
-        for index in sorted(_live().glob("*.json")):
-            entry = _read_index(index)
-            if entry is None or _is_dead(entry):
-                found, all_gone = _release(entry) if entry is not None else ([], True)
-                lines += found
-                if all_gone:
-                    index.unlink(missing_ok=True)
-    return lines
+    lines: list[str] = []
+    if _live().is_dir():
+        with _only_one():
+            for index in sorted(_live().glob("*.json")):
+                entry = _read_index(index)
+                if entry is None or _is_dead(entry):
+                    found, all_gone = _release(entry) if entry is not None else ([], True)
+                    lines += found
+                    if all_gone:
+                        index.unlink(missing_ok=True)
+    return lines + locks.release_abandoned()  # last: a temporary folder may hold a ledger, and a mount of it
 
 
 def _release(entry: Mapping[str, Any]) -> tuple[list[str], bool]:
@@ -236,21 +233,12 @@ def _release_process(record: Mapping[str, Any]) -> str:
 
 def marked(run_id: str) -> list[int]:
     """Return the pids of other processes that have the mark of this run in their environment."""
-    return [pid for pid in psutil.pids() if pid != os.getpid() and _has_mark(pid, run_id)]
-
-
-def _has_mark(pid: int, run_id: str) -> bool:
-    return f"{RUN_VARIABLE}={run_id}".encode() in environment(pid)
+    return [each.pid for each in started_with(f"{RUN_VARIABLE}={run_id}")]
 
 
 def _release_marked(run_id: str) -> list[str]:
-    lines = []
-    for pid in marked(run_id):
-        identity = identify(pid)
-        # Read again: between the first look and the identity the pid may have been reused.
-        if identity and _has_mark(pid, run_id) and kill(identity):
-            lines.append(f"killed an unrecorded child (pid {pid})")
-    return lines
+    found = started_with(f"{RUN_VARIABLE}={run_id}")
+    return [f"killed an unrecorded child (pid {each.pid})" for each in found if kill(each)]
 
 
 def _release_mount(record: Mapping[str, Any]) -> str:

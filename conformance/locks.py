@@ -17,9 +17,11 @@ import time
 import uuid
 from collections.abc import Iterator
 
-from conformance import paths
+from conformance import paths, processes
 
 _PREFIX = "conformance-"
+VARIABLE = "CONFORMANCE_SCRATCH"
+"""Names the temporary folder of a child process that may outlive its parent, so that the next start ends it."""
 
 
 def acquire(path: pathlib.Path) -> int | None:
@@ -96,16 +98,22 @@ def _unlocked() -> Iterator[pathlib.Path]:
 
 
 def release_abandoned() -> list[str]:
-    """Remove the temporary folders of processes that have ended; return a line for each."""
+    """Remove the temporary folders of processes that have ended, and end their children; return a line for each.
+
+    Counter-example to children that end by themselves: a JVM sees that its parent is gone only when it has started, and
+    until then it makes its folder again.
+    """
     lines = []
     for lock in sorted(_scratch().glob("*.lock")):
         descriptor = acquire(lock)
         if descriptor is None:
             continue
         folder = pathlib.Path(os.fsdecode(os.read(descriptor, 1 << 12)))
+        users = [each for each in processes.started_with(f"{VARIABLE}={folder}") if processes.kill(each)]
+        lines += [f"killed a child that used {folder} (pid {each.pid})" for each in users]
         if folder.name.startswith(_PREFIX) and folder.is_dir():
             shutil.rmtree(folder, ignore_errors=True)
-            if folder.exists():  # another user's, or its JVM is still ending: a later start tries again
+            if folder.exists():  # another user's: a later start tries again
                 os.close(descriptor)
                 continue
             lines.append(f"removed {folder}")

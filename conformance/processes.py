@@ -110,6 +110,15 @@ def environment(pid: int) -> list[bytes]:
     return []
 
 
+def started_with(variable: str) -> list[Identity]:
+    """Return the other processes that began with this `NAME=value` in their environment.
+
+    Each is identified before its environment is read, so that `kill` reaches no other process with the same pid.
+    """
+    others = filter(None, (identify(pid) for pid in psutil.pids() if pid != os.getpid()))
+    return [each for each in others if os.fsencode(variable) in environment(each.pid)]
+
+
 def is_stopped(pid: int) -> bool:
     """Whether every thread is stopped, traced or gone."""
     states = []

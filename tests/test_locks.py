@@ -13,7 +13,7 @@ from conformance import locks
 from conformance.adapters.launch import ports
 from conformance.errors import LaunchError
 from conformance.ledger import release_leftovers
-from conformance.processes import identify, kill
+from conformance.processes import identify
 
 OWNER = """
 import sys
@@ -89,15 +89,14 @@ def test_a_port_is_kept_from_another_file_system(started, monkeypatch, tmp_path)
 
 @pytest.mark.spark
 def test_the_folder_of_a_killed_judge_is_released(started):
-    """Its JVM would end by itself, but not at once."""
+    """Its JVM is ended first: it sees the end of its parent only when it has started, and makes its folder again."""
     process, (folder, jvm) = started(GATEWAY)
     process.kill()
     process.wait()
-    kill(identify(int(jvm)))
 
     assert pathlib.Path(folder).is_dir()
-    release_leftovers()
-    assert not pathlib.Path(folder).exists()
+    assert [f"killed a child that used {folder} (pid {jvm})", f"removed {folder}"] == release_leftovers()
+    assert (None, False) == (identify(int(jvm)), pathlib.Path(folder).exists())
 
 
 def test_nothing_is_left_after_a_clean_end(tmp_path):

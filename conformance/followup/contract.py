@@ -13,11 +13,10 @@ import pathlib
 import secrets
 import signal
 import socket
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 
-from conformance import claims
+from conformance import claims, locks
 from conformance.adapters import Adapter, Broker, BrokerRequest, open_broker
 from conformance.adapters.credentials import Access
 from conformance.adapters.external.addresses import WitnessConnection
@@ -56,8 +55,8 @@ def run_id(adapter: Adapter) -> str:
 def folder_of(keep: pathlib.Path | None) -> Iterator[pathlib.Path]:
     """Yield the folder of a check: a temporary one, or `keep`, which must be new or empty (`UsageError`)."""
     if keep is None:
-        with tempfile.TemporaryDirectory(prefix="conformance-check-") as folder:
-            yield pathlib.Path(folder)
+        with locks.scratch("check") as folder:
+            yield folder
         return
     if keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
         raise UsageError(f"{keep} is not empty: name a new folder", code="folder-not-empty", folder=keep)

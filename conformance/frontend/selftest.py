@@ -16,14 +16,13 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
 import conformance
-from conformance import campaign, claims, ledger, paths, processes, scenario
+from conformance import campaign, claims, ledger, locks, paths, processes, scenario
 from conformance.campaign import Campaign, Options, Watcher
 from conformance.errors import UsageError
 from conformance.judge.confidence import bound
@@ -229,8 +228,8 @@ def _rows(
     Return the rows that had a trial, and the scenarios.
     """
     words = [*([f"liar={name}"] if name else []), *([f"profile={liar.needs}"] if liar.needs != "standard" else [])]
-    with tempfile.TemporaryDirectory(prefix="conformance-selftest-") as folder:
-        made = prepared(words, chosen, pathlib.Path(folder) / "run", protocol=protocol, required=required)
+    with locks.scratch("selftest") as folder:
+        made = prepared(words, chosen, folder / "run", protocol=protocol, required=required)
         planned = made.trials
         scripts = tuple(choose(planned))
         subject = [each for each in planned if each.arm == "subject" and each.index <= TRIALS]
@@ -284,9 +283,9 @@ def _shows(planned: Planned, fault: str) -> bool:
 def _round(adapter: str, seed: int) -> Round:
     """Play a whole run of a broker, with stock settings, while every core and the disk are kept busy."""
     began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="conformance-selftest-") as name:
-        made = campaign.prepare(Options(adapter=adapter, seed=seed, out=pathlib.Path(name) / "run"))
-        with busy(pathlib.Path(name) / "written"):
+    with locks.scratch("selftest") as folder:
+        made = campaign.prepare(Options(adapter=adapter, seed=seed, out=folder / "run"))
+        with busy(folder / "written"):
             judged = campaign.execute(made, Watcher())
     accused = {row.claim for row in judged.rows if row.verdict is Verdict.VIOLATED and not row.required}
     return Round(

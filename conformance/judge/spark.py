@@ -97,6 +97,7 @@ class Gateway:
         ]
         environment = {
             **inherited(),
+            locks.VARIABLE: str(self.folder),
             "SPARK_HOME": str(spark_home),
             "SPARK_CONNECT_MODE": "0",
             "SPARK_LOCAL_IP": "127.0.0.1",

@@ -524,6 +524,26 @@ def test_the_next_run_releases_resources_of_a_killed_harness(make, tmp_path, sta
     bystander.after_loss()
 
 
+_PROBE = """
+import signal
+from conformance.faults.power import image, loss
+loss.lose = lambda _: print("ready", flush=True) or signal.pause()
+image.cannot()
+"""
+
+
+@needs_power
+def test_the_next_run_releases_a_probe_that_was_killed(tmp_path):
+    """Its disk is mounted in its temporary folder, which can be removed only after that mount."""
+    package = str(pathlib.Path(conformance.__file__).parents[1])
+    with process(sys.executable, "-c", _PROBE, env={**os.environ, "PYTHONPATH": package, "TMPDIR": str(tmp_path)}):
+        (folder,) = tmp_path.iterdir()
+        assert ours(folder / "disk")[0] == [str(folder / "disk")]
+
+    assert release_leftovers()[-1] == f"removed {folder}"
+    assert (left_at_last(folder), list(tmp_path.iterdir())) == (([], []), [])
+
+
 # A broker on it.
 
 

@@ -29,13 +29,12 @@ import re
 import shlex
 import signal
 import struct
-import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import psutil
 
-from conformance import paths
+from conformance import locks, paths
 from conformance.adapters.container.engine import Bind, Container, Engine, Spec, connect, names_of
 from conformance.adapters.container.images import Image, Recipe, broker_image
 from conformance.adapters.launch import ports
@@ -197,9 +196,9 @@ class Able:
     def _once(self, what: str, ask: Callable[[Engine, str, Ledger], str]) -> str:
         if what not in self._found:
             engine = connect()
-            with tempfile.TemporaryDirectory(prefix="conformance-able-") as folder:
+            with locks.scratch("able") as folder:
                 run = f"able-{uuid.uuid4().hex[:12]}"
-                with Ledger(pathlib.Path(folder), run) as ledger:
+                with Ledger(folder, run) as ledger:
                     self._found[what] = ask(engine, broker_image(engine, self._recipe).name, ledger)
         return self._found[what]
 

@@ -33,13 +33,12 @@ import functools
 import os
 import pathlib
 import subprocess
-import tempfile
 import time
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import Self
 
-from conformance import mounts
+from conformance import locks, mounts
 from conformance.errors import FaultError, UsageError
 from conformance.faults.power import loss
 from conformance.faults.power.loss import holders, wait_any_ended
@@ -284,9 +283,9 @@ def cannot(filesystem: str = "ext4") -> str:
     missing = _lacking(filesystem)
     if missing:
         return f"a power loss cannot be tried here: {missing}"
-    with tempfile.TemporaryDirectory(prefix="conformance-power-") as folder:
+    with locks.scratch("power") as folder:
         try:
-            _try(pathlib.Path(folder), filesystem)
+            _try(folder, filesystem)
         except (FaultError, OSError) as error:
             return f"a power loss cannot be tried here: {error}"
     return ""

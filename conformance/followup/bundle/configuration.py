@@ -5,10 +5,9 @@ from __future__ import annotations
 import difflib
 import pathlib
 import shutil
-import tempfile
 from collections.abc import Iterator
 
-from conformance import records
+from conformance import locks, records
 from conformance.adapters import Adapter
 from conformance.adapters.config import own_configuration
 from conformance.adapters.file.placeholders import python_words
@@ -88,8 +87,8 @@ def _settings_diff(source: BundleSource) -> str:
 def _stock_diff(adapter: Adapter, instance: pathlib.Path, effective: dict[str, bytes]) -> str:
     """Return a unified diff of every file against the stock instance of this version."""
     java = find_java(adapter.file.java.minimum) if adapter.file.java else None
-    with tempfile.TemporaryDirectory(prefix="conformance-stock-") as folder:
-        stock = pathlib.Path(folder) / "instance"
+    with locks.scratch("stock") as folder:
+        stock = folder / "instance"
         words = {"home": str(adapter.install(offline=True)), "here": str(adapter.path.parent), "instance": str(stock)}
         words |= {**python_words(), **({"java": str(java.path), "java_home": str(java.home)} if java else {})}
         make_instance(BrokerSource(adapter.file, adapter.path.parent, adapter.version, adapter.install()), words)
