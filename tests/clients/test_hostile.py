@@ -1,22 +1,50 @@
 """Brokers that send garbage, or send without end: each client reports it, keeps little memory, and returns."""
 
+import collections
 import contextlib
+import itertools
+import os
+import random
+import resource
 import signal
 import struct
 
 import pytest
-from hostile_broker import CREDIT, LET_IN, ROOM, TRUE, ZERO, Hostile, attached, frame, text, transfer
-from stomp_peer import CONNECTED, job
+from hostile_broker import (
+    CREDIT,
+    LET_IN,
+    ROOM,
+    SENDER,
+    TRUE,
+    ZERO,
+    AmqpFuzz,
+    Hostile,
+    StompFuzz,
+    attached,
+    frame,
+    text,
+    transfer,
+    uint,
+)
+from stomp_peer import CONNECTED, job, receipt
 
 from conformance import history, limits
+from conformance.clients.amqp.connection import AmqpClientConnection
 from conformance.clients.amqp.session import NO_ID, AmqpSession
 from conformance.clients.roles.modes import AckHeader
+from conformance.clients.roles.play import run_job
+from conformance.clients.stomp.dialogue import StompDialogue
 from conformance.clients.stomp.raw_session import RawStompSession
 from conformance.clients.stomp.session import StompSession
+from conformance.clients.workers.job import NEVER
 from conformance.errors import ClientError, HistoryError
 from conformance.history import Ended, Op, Phase, Recorder, bare_header
+from conformance.scenario.script import Consume, Publish
 
 OUTER_S = 60
+CREDIT_OF_SENDER = b"", frame(0x13, ZERO, uint(1 << 30), ZERO, uint(1 << 30), ZERO, ZERO, uint(50))
+SEED = int(os.environ.get("CONFORMANCE_FUZZ_SEED", "0")) or random.randrange(1 << 31)
+"""Of the first of the random brokers; each has the next one."""
 
 
 @pytest.fixture(autouse=True)
@@ -138,6 +166,22 @@ def test_links_that_a_broker_opens_have_a_limit(hostile):
     session.close()
 
 
+def test_a_transfer_to_a_sender_is_no_outcome(hostile):
+    """proton takes it for a delivery of the sender, and calls it settled."""
+    ours = b"\x00\x53\x14", transfer(b"\x00\x53\x75\xa0\x01x")
+    broker = hostile(*LET_IN, SENDER, CREDIT_OF_SENDER, ours)
+    session = AmqpSession(job(broker.port, "amqp"), lambda: None)
+    session.attach_sender("q")
+    while not session.sendable():
+        session.pump(5.0)
+    session.send("p1:1", b"x", durable=True)
+
+    with pytest.raises(ClientError, match="a transfer on a link on which only this client may send"):
+        while not session.outcomes:
+            session.pump(5.0)
+    session.close()
+
+
 @pytest.fixture(params=[StompSession, RawStompSession])
 def stomp(request, hostile):
     """Starts a hostile broker that begins with CONNECTED, and gives what opens a session on it."""
@@ -196,6 +240,67 @@ def test_line_feeds_between_frames_are_not_kept(hostile, small):
 
     assert ["a RECEIPT for 'x', never asked for"] == list(session.anomalies)
     session.close()
+
+
+STEPS = (Publish(200, window=20), Consume("individual", prefetch=10, until_silent=True))
+BEGINNINGS = {
+    "amqp": ((*LET_IN, SENDER, CREDIT_OF_SENDER), (*LET_IN, attached("-p:q"), (CREDIT, b""))),
+    "stomp": (((b"", CONNECTED),), ((b"", CONNECTED), (b"SUBSCRIBE", receipt(1)))),
+}
+
+
+@pytest.fixture
+def read_frames(monkeypatch):
+    """Counts the frames that clients have read."""
+    counted = collections.Counter()
+
+    def count(owner, name):
+        handle = getattr(owner, name)
+
+        def counting(self, *frame):
+            counted["frames"] += 1
+            return handle(self, *frame)
+
+        monkeypatch.setattr(owner, name, counting)
+
+    count(AmqpClientConnection, "_push")
+    count(StompDialogue, "_dispatch")
+    return counted
+
+
+@pytest.mark.parametrize(("frames", "many"), [(2_000, 100), pytest.param(350_000, 4_000, marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    ("client", "fuzz"),
+    [(("amqp", "library"), AmqpFuzz), (("stomp", "library"), StompFuzz), (("stomp", "raw"), StompFuzz)],
+    ids=["amqp", "stomp.py", "raw stomp"],
+)
+def test_random_frames(hostile, small, monkeypatch, read_frames, tmp_path, capfd, client, fuzz, frames, many):
+    """Whole jobs, as a worker process does them: a result or its error, a readable history, and nothing kept."""
+    monkeypatch.setattr(limits, "UNTRUE_RECEIPTS", 2_000)
+    before, (protocol, library) = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, client
+    for seed in itertools.count(SEED):
+        signal.alarm(OUTER_S)
+        step, first = (each[seed % 2] for each in (STEPS, BEGINNINGS[protocol]))
+        broker = hostile(*first, again=fuzz(seed, many).again)
+        path = tmp_path / f"{seed}.jsonl"
+        words = {
+            "client": library,
+            "step": step,
+            "history": str(path),
+            "ack_confirm": NEVER,
+            "liveness_s": 0.2,
+            "silence_s": 0.1,
+        }
+        result = run_job(job(broker.port, protocol, **words), [])
+        broker.close()
+        history.close_history(path, Ended.DIED if result.error else Ended.FINISHED, result.error)
+        assert history.read(path).header and (result.error or result.ended), f"seed {seed}"
+        path.unlink()
+        if read_frames["frames"] >= frames:
+            break
+
+    assert "Traceback" not in capfd.readouterr().err, f"seeds {SEED} to {seed}"
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200 << 10, f"seeds {SEED} to {seed}"
 
 
 def test_a_history_ends_whole_at_its_limit(tmp_path, monkeypatch):

@@ -220,6 +220,8 @@ class AmqpSession(Session):
                 self._on_coordinator(answer)
 
     def _on_outcome(self, delivery: Any) -> None:
+        if delivery.tag not in self._order:  # proton takes a transfer on the link of a sender for a delivery of ours
+            raise ClientError("the broker broke the protocol: a transfer on a link on which only this client may send")
         state = delivery.remote_state
         outside = delivery.local_state == _TRANSACTIONAL != state
         if state == _TRANSACTIONAL:
