@@ -352,6 +352,7 @@ class StartingSession:
     ) -> None:
         self._future: concurrent.futures.Future[JudgeSession] = concurrent.futures.Future()
         self._stopped = threading.Event()
+        self._others = set(RUNNING)
         options = {"master": master, "remote": remote, "warm_up": warm_up}
         self._thread = threading.Thread(target=self._start, kwargs=options, name="spark-start", daemon=True)
         self._begun = threading.Lock()
@@ -390,7 +391,8 @@ class StartingSession:
             with contextlib.suppress(Exception):
                 self._future.result().stop(say)
         else:
-            stop_all()
+            for gateway in RUNNING - self._others:
+                gateway.stop()
 
 
 def start_in_background(warm_up: WarmUp | None = None, *, master: str = "", remote: str = "") -> StartingSession:

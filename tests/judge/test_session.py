@@ -242,6 +242,23 @@ def test_a_session_that_never_started_ends_no_other(python):
     assert ("3\n", "") == (output, errors)
 
 
+def test_a_session_that_is_stopped_while_it_starts_ends_no_other(session):
+    """A judge that needs no Spark is done first: each trial of its run is void."""
+    begun, judged = threading.Event(), threading.Event()
+
+    def warm_up(_):
+        begun.set()
+        judged.wait()
+
+    starting = judge.start_in_background(warm_up)
+    begun.wait()
+    starting.stop()
+    judged.set()
+    starting.result()
+
+    assert 3 == session.spark.range(3).count()
+
+
 @pytest.fixture
 def kept(tmp_path, monkeypatch):
     """The classes of a made-up installation; each call is a later session."""
