@@ -1,122 +1,38 @@
 """A run folder that was changed after the run: nothing of it holds, and the reason names the trial."""
 
-import os
 import shutil
 
 import msgspec
 import pytest
-from judge_histories import CLEAN, LOSSY, RUN, close, record, write
+from judge_histories import CLEAN, LOSSY, RUN
+from judge_tampering import (
+    KILL,
+    bring_later,
+    copy_honest,
+    copy_sixteen,
+    delete_all,
+    delete_histories,
+    delete_one,
+    delete_violating,
+    edit_history,
+    edit_record,
+    edit_seed,
+    nothing,
+    plant,
+    recorded,
+    swap,
+    swap_histories,
+)
 
 from conformance import claims, judge, records, scenario
 from conformance.errors import ExitCode
 from conformance.judge.input import folder
 from conformance.records import RunFile
 
-KILL = "broker-killed-while-publishing"
-LIAR = scenario.SYNC_OFF.label
-
-
-def recorded(place, histories, run=RUN):
-    """Record one scenario: these trials of the subject, and three of a control that loses messages."""
-    for arm, each, label in (("subject", histories, ""), ("control", [LOSSY] * 3, LIAR)):
-        for index, history in enumerate(each, 1):
-            about = record(f"{arm}.{index}", KILL, arm, label, index)
-            write(place / "trials" / about.trial, history, about, run=run.run)
-    close(place, run)
-    return place
-
 
 @pytest.fixture
 def run(tmp_path):
     return recorded(tmp_path / "run", [CLEAN, LOSSY, LOSSY])
-
-
-def edit(path, old, new):
-    """Change a file of the run, and keep its size and time."""
-    before = path.stat()
-    path.write_bytes(path.read_bytes().replace(old, new))
-    assert before.st_size == path.stat().st_size
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-
-
-def nothing(run):
-    """Leave the folder as it is."""
-
-
-def delete_histories(run):
-    for path in run.glob("trials/subject.2/*.jsonl"):
-        path.unlink()
-
-
-def delete_one(run):
-    (run / "trials" / "subject.2" / "drain-1.jsonl").unlink()
-
-
-def swap(run):
-    """Two trials change places, with everything that was packed of them."""
-    trials = run / "trials"
-    (trials / "subject.1").rename(trials / "aside")
-    (trials / "subject.2").rename(trials / "subject.1")
-    (trials / "aside").rename(trials / "subject.2")
-
-
-def swap_histories(run):
-    first, second = (run / "trials" / name / "drain-1.jsonl" for name in ("subject.2", "subject.1"))
-    first.rename(run / "aside")
-    second.rename(first)
-    (run / "aside").rename(second)
-
-
-def edit_history(run):
-    edit(run / "trials" / "subject.2" / "publisher-1.jsonl", b'"p1:2"', b'"p1:1"')
-
-
-def edit_record(run):
-    """The violating trial calls itself void."""
-    path = run / "trials" / "subject.2" / "trial.json"
-    about = records.read(path, records.TrialRecord)
-    records.save(msgspec.structs.replace(about, void="the disk was full"), path)
-
-
-def edit_seed(run):
-    path = run / "trials" / "subject.2" / "trial.json"
-    records.save(msgspec.structs.replace(records.read(path, records.TrialRecord), seed=2), path)
-
-
-def copy_honest(run):
-    """The trials of an honest run, whose names are the same."""
-    honest = recorded(run.parent / "honest", [CLEAN] * 3, msgspec.structs.replace(RUN, run="honest"))
-    for name in ("subject.2", "subject.3"):
-        shutil.rmtree(run / "trials" / name)
-        shutil.copytree(honest / "trials" / name, run / "trials" / name)
-
-
-def delete_violating(run):
-    for name in ("subject.2", "subject.3"):
-        shutil.rmtree(run / "trials" / name)
-
-
-def delete_all(run):
-    for path in run.glob("trials/*"):
-        shutil.rmtree(path)
-
-
-def copy_sixteen(run):
-    for number in range(4, 20):
-        shutil.copytree(run / "trials" / "subject.1", run / "trials" / f"subject.{number}")
-
-
-def bring_later(run):
-    """The folder of a planned trial that was not there when the run was closed."""
-    whole = records.read(run / "run.json", RunFile)
-    known = {name: sums for name, sums in whole.checksums.items() if name != "subject.3"}
-    records.save(msgspec.structs.replace(whole, checksums=known), run / "run.json")
-
-
-def plant(run):
-    """A trial that was not planned, whose record says so of itself."""
-    about = record("subject.4", KILL, "subject", "", 4)
-    write(run / "trials" / about.trial, CLEAN, about)
 
 
 TAMPERED = [

@@ -250,7 +250,7 @@ def test_a_session_that_is_stopped_while_it_starts_ends_no_other(session):
         begun.set()
         judged.wait()
 
-    starting = judge.start_in_background(warm_up)
+    starting = spark.start_in_background(warm_up)
     begun.wait()
     starting.stop()
     judged.set()

@@ -5,7 +5,9 @@ import shutil
 
 import msgspec
 import pytest
-from judge_histories import LOSSY, RUN, close, record, write
+from judge_histories import CLEAN, LOSSY, RUN, close, record, write
+from judge_tampering import KILL, KINDS, WAYS
+from judge_tampering import recorded as recorded_of_kill
 
 from conformance import records
 from conformance.errors import HistoryError
@@ -13,32 +15,6 @@ from conformance.judge.input import folder
 from conformance.records import RunFile
 
 TRIALS = ("subject.1", "subject.2")
-
-
-def lines(change):
-    """Change the lines of a file; one that has a line is cut in its middle."""
-
-    def changed(body):
-        found = body.splitlines(keepends=True)
-        return b"".join(change(found)) if len(found) > 3 else body[: len(body) // 2]
-
-    return changed
-
-
-WAYS = {
-    "emptied": lambda _: b"",
-    "cut in the middle": lambda body: body[: len(body) // 2],
-    "without its last byte": lambda body: body[:-1],
-    "a byte more": lambda body: body + b" ",
-    "a byte edited": lambda body: body.replace(b"1", b"2", 1),
-    "the last digit edited": lambda body: b"7".join(body.rsplit(b"1", 1)),
-    "without its first line": lines(lambda found: found[1:]),
-    "without its last line": lines(lambda found: found[:-1]),
-    "without a line": lines(lambda found: [*found[:2], *found[3:]]),
-    "a line twice": lines(lambda found: [*found[:2], found[1], *found[2:]]),
-    "two lines swapped": lines(lambda found: [found[0], found[2], found[1], *found[3:]]),
-    "all lines twice": lines(lambda found: found * 2),
-}
 
 
 def recorded(place, run):
@@ -139,3 +115,34 @@ def test_a_field_of_the_run_that_was_edited(run, field):
         assert "run.json" in str(error)
     else:
         assert (False, True) == (found.finished, found.incomplete.startswith(folder.EDITED))
+
+
+@pytest.fixture(scope="module")
+def passed(tmp_path_factory):
+    """A run of one scenario that holds; it was judged, so that its trials are packed."""
+    only = msgspec.structs.replace(RUN, selected=("SOLCD-ACK-01",))
+    place = recorded_of_kill(tmp_path_factory.mktemp("passed") / "run", [CLEAN] * 3, only)
+    records.save(records.read(place / "run.json", RunFile).sealed, place / "run.json")
+    return place
+
+
+@pytest.mark.spark
+def test_the_run_that_is_tampered_with_was_a_pass(typed, session, passed):
+    """Else none of the kinds below shows anything."""
+    judged = typed("judge", passed)
+
+    assert 0 == judged.returncode, judged.stdout + judged.stderr
+    assert 50 <= len(KINDS)
+    assert KILL in (passed / "report.json").read_text()
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_kind_of_tampering_is_called_a_pass(typed, session, passed, tmp_path, kind):
+    """By the command, as a user judges a folder again."""
+    run = shutil.copytree(passed, tmp_path / "run")
+    KINDS[kind](run)
+    judged = typed("judge", run)
+
+    assert judged.returncode != 0, judged.stdout + judged.stderr
+    assert "Traceback" not in judged.stderr
