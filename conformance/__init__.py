@@ -10,8 +10,8 @@ Read in this order, which is also the order in which a run goes; a stage imports
 `scenario`      what is done to a broker, and which claims that decides; `script` has its steps, faults and triggers
 `records`       what a run writes beside its histories: what was asked, and what each trial was
 `mounts`        mounts and loop devices of this machine, and their release
-`locks`         lock files of temporary folders, so that the next start finds those that a killed one left
 `processes`     identity, handles and signals of processes, with what the kernel has
+`locks`         lock files of temporary folders, so that the next start finds those that a killed one left
 `ledger`        what a run has started, so that the next run can end it if the run was killed
 `adapters`      how a broker is described, configured, started and stopped: broker.toml, launchers, credentials
 `faults`        faults of the broker, its disk and its links, and the proof that they took effect

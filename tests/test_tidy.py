@@ -31,7 +31,7 @@ from conformance.scenario import Liar, SessionLiar, Weakened
 
 ROOT = paths.root()
 STAGES = (
-    "errors limits paths claims history scenario records mounts locks processes ledger adapters faults clients run judge"
+    "errors limits paths claims history scenario records mounts processes locks ledger adapters faults clients run judge"
     " report campaign followup frontend"
 ).split()
 """A stage imports only stages to its left; `paths` is a table of folders."""
