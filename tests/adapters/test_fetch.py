@@ -22,6 +22,7 @@ from conformance.adapters import FileAdapter
 from conformance.adapters.distribution import download, fetch
 from conformance.adapters.file.launch_tables import Artifact
 from conformance.errors import FetchError, NotFoundError, UsageError
+from tools import bugs
 
 PATH = "org/example/broker/1.0/broker-1.0-bin.tar.gz"
 JARS = {
@@ -397,6 +398,22 @@ def test_an_archive_that_leads_out_or_holds_no_file_is_refused(
         fetch.unpack([archive], tmp_path / "into", "broker-1.0")
     assert not (tmp_path / "escape").exists()
     assert not (tmp_path / "into" / "broker-1.0").exists()
+
+
+def test_every_version_that_was_tried_is_pinned() -> None:
+    """By its file or by a bug: the sum beside a download is that of the same server, which proves nothing against it."""
+    files = {name: adapters.find(name).file for name in adapters.names()}
+    tried = {(name, version) for name, file in files.items() if file.fetch for version in file.versions}
+    played = [bug for bug in map(bugs.read, bugs.FOLDER.glob("*.toml")) if bug.claims and files[bug.adapter].fetch]
+    tried |= {(bug.adapter, version) for bug in played for version in (bug.bad, bug.good) if version}
+
+    assert {("artemis", "2.56.0"), ("qpid", "7.1.4"), ("activemq", "6.1.7")} <= tried
+    assert [] == [
+        artifact.file
+        for name, version in sorted(tried)
+        for artifact in adapters.find(f"{name}@{version}").artifacts
+        if not artifact.sha512
+    ]
 
 
 def _zip(path: pathlib.Path, *members: str) -> pathlib.Path:
