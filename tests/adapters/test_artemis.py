@@ -11,6 +11,7 @@ from stomp_line import Stomp
 from conformance import adapters
 from conformance.adapters import Broker
 from conformance.adapters.distribution import fetch
+from conformance.adapters.launch import ports
 from conformance.followup.upgrade.broker import UpgradeAdapter
 from conformance.ledger import Ledger
 
@@ -48,12 +49,14 @@ def test_settings_are_in_the_configuration_and_absent_ones_are_not(tmp_path: pat
     with _broker(tmp_path, ledger, sync_non_transactional=False, journal_buffer_ms=500, data_sync=False) as broker:
         text = (broker.folder / "instance/etc/broker.xml").read_text()
         broker.start()  # it validates the file against its schema
+        heard = {address.removeprefix("::ffff:") for address, _ in ports.listening(broker.processes())}
 
     assert "<journal-sync-non-transactional>false</journal-sync-non-transactional>" in text
     assert "<journal-buffer-timeout>500000000</journal-buffer-timeout>" in text
     assert "<journal-datasync>false</journal-datasync>" in text
     assert "journal-sync-transactional" not in text
     assert "0.0.0.0:" not in text
+    assert heard == {"127.0.0.1"}
 
 
 def test_stock_lacks_the_keys_that_the_adapter_says_are_absent(tmp_path: pathlib.Path, ledger: Ledger) -> None:

@@ -20,6 +20,7 @@ from proton.utils import BlockingConnection
 from conformance import adapters
 from conformance.adapters import Broker
 from conformance.adapters.file import settings
+from conformance.adapters.launch import ports
 from conformance.claims import Value
 from conformance.clients.roles.play import connect
 from conformance.clients.session import Refused, pump_until
@@ -275,6 +276,7 @@ def test_without_syncs_a_kill_takes_what_was_confirmed(tmp_path: pathlib.Path, l
 def test_without_persistence_a_clean_stop_takes_what_was_confirmed(tmp_path: pathlib.Path, ledger: Ledger) -> None:
     with _broker(tmp_path, ledger, persistence=False) as broker:
         broker.start()
+        heard = {address.removeprefix("::ffff:") for address, _ in ports.listening(broker.processes())}
         _send(broker, 3)
         before = _depth(broker)
         broker.stop()
@@ -282,3 +284,4 @@ def test_without_persistence_a_clean_stop_takes_what_was_confirmed(tmp_path: pat
         after = _depth(broker)
 
     assert (before, after) == (3, 0)
+    assert heard == {"127.0.0.1"}

@@ -471,6 +471,14 @@ def test_a_slow_reader_slows_the_sender(wire):
     assert (frame * (sent // len(frame) + 1))[:sent] == read(peer, sent)
 
 
+def test_a_link_listens_on_one_address(wire):
+    """One that listened on all addresses would answer at this one too."""
+    between, *_ = wire()
+
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.2", between.port), timeout=PATIENCE)
+
+
 def test_a_broker_that_does_not_listen(link):
     """The client's connection ends."""
     with socket.create_server((HOST, 0)) as closed:
