@@ -1,7 +1,8 @@
 # The suite itself:  docker build -t conformance .   docker run --rm -v "$PWD/runs:/runs" conformance run --adapter reference
 #
 # Where no registry is to be reached, BASE_IMAGE is any Debian with Python 3.11 or newer. Where no index of packages is, a
-# folder wheels/ beside this file has them, with --build-arg PIP_NO_INDEX=1; another index is --build-arg PIP_INDEX_URL=...
+# folder wheels/ beside this file has what requirements/ locks (pip download), with --build-arg PIP_NO_INDEX=1; another
+# index is --build-arg PIP_INDEX_URL=...
 #
 # It runs as a user of its own. A power loss needs root, loop devices and mounts: docker run --user root --privileged.
 ARG BASE_IMAGE=python:3.13-slim-bookworm
@@ -25,9 +26,16 @@ COPY docs /source/docs
 COPY suites /source/suites
 COPY fixtures /source/fixtures
 COPY reports /source/reports
+COPY requirements /source/requirements
+# Everything is checked by its hash, the tools that build too: nothing is built in isolation, with what the index has today.
 RUN set -e; cd /source; mv wheels/pyproject.toml wheels/README.md wheels/LICENSE .; \
+    export PIP_NO_CACHE_DIR=1 PIP_FIND_LINKS=wheels PIP_WHEEL_DIR=built; \
+    python3 -m venv tools; \
+    tools/bin/pip install --require-hashes --requirement requirements/build.txt; \
+    tools/bin/pip wheel --require-hashes --requirement requirements/image.txt --no-build-isolation; \
+    tools/bin/pip wheel --no-deps --no-build-isolation .; \
     python3 -m venv /opt/conformance; \
-    /opt/conformance/bin/pip install --no-cache-dir --find-links wheels '.[pytest]'
+    /opt/conformance/bin/pip install --no-index --no-deps built/*.whl
 
 FROM ${BASE_IMAGE}
 # strace: the faults at the disk. util-linux and e2fsprogs, for a power loss, are part of every Debian.

@@ -5,7 +5,6 @@ import pathlib
 import subprocess
 import sys
 import tarfile
-import tomllib
 
 import pytest
 
@@ -27,13 +26,11 @@ def base(real):
 
 @pytest.fixture(scope="module")
 def image(real, base, tmp_path_factory):
-    """Built from the files that .dockerignore lets in, and wheels of all that they need."""
+    """Built from the files that .dockerignore lets in, and the locked files of all that they need."""
     wheels = tmp_path_factory.mktemp("context") / "wheels"
-    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
-    make = [sys.executable, "-m", "pip", "wheel", "--quiet", "--wheel-dir", wheels, f"{ROOT}[pytest]", *needed]
-    subprocess.run(make, check=True)
-    for own in wheels.glob("ack_conformance-*.whl"):
-        own.unlink()
+    get = [sys.executable, "-m", "pip", "download", "--quiet", "--require-hashes", "--no-build-isolation"]
+    locks = [f"--requirement={ROOT}/requirements/{name}.txt" for name in ("build", "image")]
+    subprocess.run([*get, *locks, "--dest", wheels], check=True)
     kept = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
     context = io.BytesIO()
     with tarfile.open(fileobj=context, mode="w") as archive:
