@@ -2,7 +2,9 @@
 
 The wheel is built twice and must be the same. It is installed alone in an empty environment, and puts the bundled
 broker on trial in an empty folder, without a Java on the machine. Beside the wheel stand a bill of materials
-(CycloneDX), the changes of this version, and the checksums. Nothing leaves this machine: publishing is up to you.
+(CycloneDX), the changes of this version, what an audit of its packages and of the locks said, and the checksums. With a
+known vulnerability there is no release. Nothing leaves this machine but the names of the audited packages, with their
+versions: publishing is up to you.
 
 `--draft` takes the changes that are not released yet; else CHANGELOG.md must have a section of the version. It prints a
 line for each step, and exits with 0, or says what failed.
@@ -42,10 +44,10 @@ def named() -> set[str]:
 
 
 def build(folder: pathlib.Path) -> pathlib.Path:
-    """Build the wheel twice, and return it; exit if the two differ."""
+    """Build the wheel twice, with the locked tools that are installed here, and return it; exit if the two differ."""
     made: list[pathlib.Path] = []
     for place in (folder / "one", folder / "two"):
-        words = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir"]
+        words = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
         subprocess.run([*words, place, paths.root()], check=True, env={**os.environ, "SOURCE_DATE_EPOCH": _EPOCH})
         made += place.glob("ack_conformance-*.whl")
     first, second = made
@@ -55,14 +57,45 @@ def build(folder: pathlib.Path) -> pathlib.Path:
 
 
 def install(wheel: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
-    """Install the wheel alone; return the folder of the commands."""
-    venv.create(folder / "env", with_pip=True)
+    """Install the wheel alone, without a pip beside it; return the folder of the commands."""
+    venv.create(folder / "env")
     binaries = folder / "env" / "bin"
-    subprocess.run([binaries / "pip", "install", "--quiet", wheel], check=True)
+    words = [sys.executable, "-m", "pip", "--python", str(binaries / "python"), "install", "--quiet", str(wheel)]
+    subprocess.run(words, check=True)
     (docs,) = (folder / "env").glob("lib/*/site-packages/conformance/_data/docs")
     if lost := [page for page in named() if not (docs / page).is_file()]:
         sys.exit(f"messages name pages that the wheel does not have: {lost}")
     return binaries
+
+
+def audit(*options: str | pathlib.Path) -> str:
+    """Ask pip-audit for known vulnerabilities; exit if there is one. Return why this was no audit; empty if it was one.
+
+    pip-audit ends with 0 even if its service knows no package: it skips them. So its list of packages decides.
+    """
+    tool = shutil.which("pip-audit")
+    if tool is None:
+        return "pip-audit is not installed"
+    words = [tool, "--progress-spinner", "off", "--format", "json", *options]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    try:
+        packages = json.loads(done.stdout)["dependencies"]
+    except json.JSONDecodeError:
+        return (done.stderr.strip() or f"pip-audit ended with {done.returncode}").splitlines()[-1]
+    if found := [f"{each['name']}: {one['id']}" for each in packages for one in each.get("vulns", ())]:
+        sys.exit(f"known vulnerabilities: {', '.join(found)}")
+    skipped = [each["name"] for each in packages if "skip_reason" in each and each["name"] != paths.PROJECT]
+    if skipped or not packages:
+        return f"{len(skipped)} of {len(packages)} packages were skipped: {', '.join(skipped[:5])}"
+    return ""
+
+
+def audited(binaries: pathlib.Path) -> str:
+    """Audit what was installed with the wheel, and what is locked; return what a release says of it."""
+    (installed,) = (binaries.parent / "lib").glob("*/site-packages")
+    locks = [f"--requirement={paths.root()}/requirements/{name}.txt" for name in ("build", "dev")]
+    why = {audit("--path", installed), audit("--require-hashes", "--disable-pip", *locks)} - {""}
+    return f"NOT AUDITED: {'; '.join(sorted(why))}" if why else "audited: no known vulnerability"
 
 
 def try_alone(binaries: pathlib.Path, folder: pathlib.Path) -> None:
@@ -99,10 +132,13 @@ def main() -> None:
         words = [sys.executable, "-m", "cyclonedx_py", "environment", "--output-reproducible", "--output-file"]
         subprocess.run([*words, bill, binaries / "python"], check=True)
         print(f"{bill.name}: {len(json.loads(bill.read_text())['components'])} components")
+        says = audited(binaries)
+        (DIST / "AUDIT.txt").write_text(f"{says}\n")
         try_alone(binaries, folder)
     sums = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}" for path in sorted(DIST.iterdir())]
     (DIST / "SHA256SUMS").write_text("\n".join(sums) + "\n")
     print(f"{DIST}: {', '.join(path.name for path in sorted(DIST.iterdir()))}")
+    print(says)
 
 
 if __name__ == "__main__":
