@@ -27,7 +27,7 @@ DOCS = ROOT / "docs"
 VERDICTS = (DOCS / "explanation/verdicts.md").read_text()
 SHOWN = list(typed_lines.shown())
 OF_PYTEST = [words for _, complete, words in SHOWN if complete and words[0] == "pytest"]
-FOREIGN = {"--force", "--format", "--grace-period", "--kills", "--strict"}
+FOREIGN = {"--upgrade", "--upgrade-package", "--events", "--force", "--format", "--grace-period", "--kills", "--strict"}
 """Options of other commands that a text names."""
 
 
