@@ -157,7 +157,9 @@ class ClientRunner:
             subscriber=self.queue,
             depth=depth_probe(self.broker, self.queue, self.queue),
             more_queues={queue: depth_probe(self.broker, queue, self.queue) for queue in job.more_queues},
-            stomp=jobs.StompHeaders(filled(topic.send), filled(topic.subscribe), job.stomp.virtual_host, connect),
+            stomp=msgspec.structs.replace(
+                job.stomp, send=filled(topic.send), subscribe=filled(topic.subscribe), connect=connect
+            ),
         )
 
     def _producer(self, step: ClientStep) -> int:

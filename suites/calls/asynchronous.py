@@ -8,6 +8,11 @@ LONG_S = 33.0
 """As in `broker_halted`: longer than a call may take that is said not to wait."""
 
 RETURNED = Nth("returned", Between(10, 25))
+HEARD = Check(
+    "unanswered_send",
+    exposure="sends",
+    control=SessionLiar("leaves-out-a-listener", trials=3, waits_for_liveness=True),
+)
 ONCE = Check("receipt_untrue", exposure="answered", control=SessionLiar("tells-a-listener-twice"))
 
 
@@ -22,12 +27,10 @@ class ListenerHearsOfEachSend:
     settings = {"confirmation_window_bytes": SMALL}
     steps = (Publish(2_000, window=100, size=1_024), Drain())
     decides = {
-        "ARTEMIS-ASYNC-02": Check(
-            "unanswered_send",
-            exposure="sends",
-            control=SessionLiar("leaves-out-a-listener", trials=3, waits_for_liveness=True),
-        ),
+        "ARTEMIS-ASYNC-02": HEARD,
         "ARTEMIS-ASYNC-03": ONCE,
+        "SOLPUB-EVT-05": ONCE,
+        "SOLPUB-EVT-06": HEARD,
     }
 
 

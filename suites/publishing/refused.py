@@ -1,7 +1,7 @@
 """The broker refuses sends, or keeps them where nothing outlasts it."""
 
 from conformance.scenario import Check, Liar, scenario
-from conformance.scenario.script import SETTLE, Between, Nth, Publish, Restart, Stop
+from conformance.scenario.script import SETTLE, Between, Consume, Nth, Publish, Restart, Stop, Together
 
 
 @scenario
@@ -17,6 +17,29 @@ class SendsRefusedByFullQueue:
     decides = {
         "AMQP-REF-01": Check("refused_delivered", exposure="sends_refused", control=Liar("stores-what-it-rejects")),
         "EXPECT-KEPT-01": Check("confirmed_nowhere", exposure="sends", control=Liar("drops-every-tenth-send")),
+    }
+
+
+@scenario
+class SendsBlockedByFullQueue:
+    """A publisher sends 2,000 messages of 4 KiB to a queue that may keep few of them, while a slow consumer makes room.
+
+    If the broker's file has the settings, the queue may keep 100,000 bytes, and a full one makes its publisher wait,
+    which goes on when there is room. What the broker confirms must be there.
+    """
+
+    mode = "auto"
+    settings = {"full_queue_policy": "block", "queue_memory_bytes": "100000"}
+    steps = (
+        Together((Consume("auto", prefetch=5, work_ms=1, stop=2_000), Publish(2_000, window=20, size=4_096))),
+        *SETTLE,
+    )
+    decides = {
+        "EXPECT-KEPT-01": Check(
+            "confirmed_nowhere",
+            exposure="sends",
+            control=Liar("drops-every-tenth-send", waits_for_liveness=True),
+        )
     }
 
 

@@ -1,7 +1,7 @@
 """The broker refuses some of the sends of a transaction, which is committed all the same."""
 
 from conformance.scenario import Check, Liar, scenario
-from conformance.scenario.script import SETTLE, Publish
+from conformance.scenario.script import SETTLE, Publish, Restart
 
 STEPS = (
     Publish(80, window=1, batch=10, size=4_096),
@@ -36,3 +36,28 @@ class SendsRefusedInTransactionsForMemory:
     settings = {"full_queue_policy": "refuse", "max_queue_bytes": 100_000, "queue_memory_bytes": "100000"}
     steps = STEPS
     decides = {"AMQP-TX-05": IN_EFFECT, "STOMP-TX-01": IN_EFFECT}
+
+
+@scenario
+class SendsTooLargeInTransactions:
+    """A publisher commits transactions of ten messages of 1 KiB, another two of five of 300 KiB, and a third goes on.
+
+    The broker is asked to take at most 100,000 bytes a message. It may refuse a large one, its commit, or end the
+    connection; if its file has no setting for that, everything has to be kept. After a restart each commit must be in
+    effect as it was answered.
+    """
+
+    mode = "transacted"
+    thorough = True
+    settings = {"max_message_bytes": 100_000}
+    steps = (
+        Publish(20, window=1, batch=10, size=1_024),
+        Publish(10, window=1, batch=5, size=300 * 1_024),
+        Publish(20, window=1, batch=10, size=1_024),
+        Restart(clean=True),
+        *SETTLE,
+    )
+    decides = dict.fromkeys(
+        ("AMQP-TX-05", "STOMP-TX-01"),
+        Check("outcome_not_in_effect", exposure="commits_asked", control=Liar("recovers-half-a-transaction")),
+    )

@@ -198,6 +198,14 @@ def test_a_session_that_calls_a_listener_twice(clients):
     assert (60, 1) == tuple(len(messages(events, *what)) for what in ((Op.SEND, Phase.OK), (Op.CONFIRM, Phase.FAIL)))
 
 
+def test_a_producer_that_sends_with_the_next_call(clients):
+    """Each call returns, and what the last one was given is not there."""
+    events = clients.publish(5, liar="sends-with-the-next-call")
+
+    assert names(1, 5) == messages(events, Op.SEND, Phase.OK)
+    assert names(1, 4) == clients.drained()
+
+
 def test_a_transaction_is_filled_within_the_window(clients):
     """One after the other, where no more than one may be unanswered."""
     events = clients.publish(6, window=1, batch=3)

@@ -1,6 +1,7 @@
 """Synthetic histories with known truth, and the benchmark that compares the judge with other engines on them."""
 
 import json
+import operator
 
 import pyarrow.parquet as pq
 import pytest
@@ -56,9 +57,11 @@ def test_packing_makes_the_same_parquet_of_the_json_lines(trials, tmp_path):
     histories.write_lines(trials[1], tmp_path / "t")
     packed = compact(tmp_path / "t", trials[1].record)
     synthetic = pq.ParquetFile(trials[1].parquet).read().cast(SCHEMA)
-    order = [("process", "ascending"), ("sequence", "ascending")]
 
-    assert pq.ParquetFile(packed.parquet).read().sort_by(order).to_pylist() == synthetic.sort_by(order).to_pylist()
+    def ordered(table):
+        return sorted(table.to_pylist(), key=operator.itemgetter("process", "sequence"))
+
+    assert ordered(pq.ParquetFile(packed.parquet).read()) == ordered(synthetic)
 
 
 def test_the_command_writes_its_figures(session, tmp_path):

@@ -295,6 +295,10 @@ class JmsSession(Session):
             if self._listener is not None:
                 self._completions.expects(message)
                 self._producer.send(made, *how, self._listener)
+            elif self._job.liar == "sends-with-the-next-call":
+                self._first, before = (made, how), self._first
+                if before is not None:
+                    self._producer.send(before[0], *before[1])
             else:
                 self._producer.send(made, *how)
             if self._job.liar == "sends-its-first-message-again":

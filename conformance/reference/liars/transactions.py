@@ -30,7 +30,7 @@ TRANSACTIONS: dict[str, Lie] = {
     ),
     "recovers-half-a-transaction": lie(
         "A commit puts the first half of the transaction's sends on disk and the rest in memory only.",
-        "ARTEMIS-TX-09",
+        "ARTEMIS-TX-09 AMQP-TX-05 STOMP-TX-01",
         fault="kill",
         stores_send=lambda place, count, _: place < (count + 1) // 2,
     ),
