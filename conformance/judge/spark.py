@@ -323,6 +323,10 @@ class JudgeSession:
         gateway.awaits_session = False
         try:
             return cls(gateway.session(master), gateway)
+        except Exception as error:
+            said = _line(error)  # an error of py4j asks the JVM for its words, and that ends here
+            gateway.stop()
+            raise JudgeError(f"Spark did not start: {said}") from error
         except BaseException:
             gateway.stop()
             raise
@@ -406,7 +410,9 @@ def start_when_asked(*, master: str = "", remote: str = "") -> StartingSession:
 
 
 def _line(error: BaseException) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+    """Return the first line of an error; py4j gives the words of Java in its second one."""
+    first, *others = str(error).strip().splitlines() or [type(error).__name__]
+    return others[0].removeprefix(": ") if others and first.startswith("An error occurred while calling") else first
 
 
 ARCHIVE_AFTER_S = 60.0

@@ -193,6 +193,17 @@ def test_a_spark_home_of_the_user_is_never_overridden(python, tmp_path):
     assert "SparkSubmit" in output
 
 
+def test_a_master_that_is_none(python):
+    """The JVM has the words of its error, and they are read before it ends."""
+    process = python(
+        "from conformance import judge\nfrom conformance.errors import JudgeError\n"
+        "try: judge.JudgeSession.start(master='nonsense')\nexcept JudgeError as error: print(error)"
+    )
+    output, _ = process.communicate(timeout=60)
+
+    assert "Spark did not start: org.apache.spark.SparkException: Could not parse Master URL: 'nonsense'" in output
+
+
 def test_no_java(monkeypatch):
     from conformance.adapters.launch import java
 
