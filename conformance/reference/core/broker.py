@@ -13,7 +13,7 @@ from conformance.reference.core.admission import NOT_FOUND, Addresses, Admission
 from conformance.reference.core.effects import Effect, Effects, Storage
 from conformance.reference.core.queues import DeliveryOutcome, Expiries, Message, Queue, Send, Subscription, Transaction
 from conformance.reference.core.sections import Parsed, aged, encode
-from conformance.reference.core.settlement import SettlementEvent
+from conformance.reference.core.settlement import SettlementEvent, State
 from conformance.reference.honest import Asked, Honest
 from conformance.reference.profiles import STANDARD, Profile
 from conformance.reference.settings import QueueOptions, Settings
@@ -310,7 +310,8 @@ class ReferenceBroker:
             self._give_back(subscription.held.pop(tag))
         if self.behaviour.empties_left and not subscription.queue.consumers:
             for message in subscription.queue.browse():
-                self._storage.perform([self._effects.removal(message, SettlementEvent.EXPIRED)], do_nothing, None)
+                if message.state is State.READY:
+                    self._expire(message)
 
     def more_credit(self, subscription: Subscription) -> None:
         self._undispatched[subscription.queue] = None
