@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
 import cproton as pn
@@ -32,6 +32,8 @@ _TEMPORARY = "temporary-"
 
 _TOPICS = frozenset({"topic", "temporary-topic"})
 _DELETE_ON_CLOSE = 0x2B
+"""The lifetime-policy of a dynamic node (section 3.5.10)."""
+
 _SELECTOR_FILTER = 0x0000468C00000004
 _SELECTOR_FILTERS = frozenset({"apache.org:selector-filter:string", str(_SELECTOR_FILTER)})
 """The descriptors of a filter whose value is a selector of JMS."""
@@ -143,24 +145,19 @@ def answer(engine: Any, request: AttachRequest, found: Queue | None, *, sending:
     if sending:
         mode = pn.PN_DIST_MODE_COPY if request.browses else pn.PN_DIST_MODE_MOVE
         pn.pn_terminus_set_distribution_mode(near, mode)
-    if request.filter is not None:
-        _put_filter(pn.pn_terminus_filter(near), request.filter)
+    if (filter := request.filter) is not None:
+        place = pn.pn_terminus_filter(near)
+        _put_described(place, filter.name, _SELECTOR_FILTER, lambda data: pn.pn_data_put_string(data, filter.text))
     if request.dynamic:
         pn.pn_terminus_set_dynamic(near, True)
-        _delete_on_close(pn.pn_terminus_properties(near))
+        properties = pn.pn_terminus_properties(near)
+        _put_described(properties, "lifetime-policy", _DELETE_ON_CLOSE, pn.pn_data_put_list)
 
 
 def _filter(data: Any) -> SelectorFilter | None:
     """The first selector of a filter-set (section 3.5.8) that this broker knows."""
-    pn.pn_data_rewind(data)
-    if not pn.pn_data_next(data) or pn.pn_data_type(data) != pn.PN_MAP:
-        return None
-    pn.pn_data_enter(data)
-    while pn.pn_data_next(data):
-        name = _text(data)
-        if not pn.pn_data_next(data):
-            break
-        if pn.pn_data_type(data) != pn.PN_DESCRIBED or name is None:
+    for name in _keys(data):
+        if pn.pn_data_type(data) != pn.PN_DESCRIBED:
             continue
         pn.pn_data_enter(data)
         text = None
@@ -172,27 +169,15 @@ def _filter(data: Any) -> SelectorFilter | None:
     return None
 
 
-def _put_filter(data: Any, filter: SelectorFilter) -> None:
+def _put_described(data: Any, key: str, code: int, put: Callable[[Any], object]) -> None:
+    """Put a map of one key, whose value is described by `code` and written by `put`."""
     pn.pn_data_put_map(data)
     pn.pn_data_enter(data)
-    pn.pn_data_put_symbol(data, filter.name)
+    pn.pn_data_put_symbol(data, key)
     pn.pn_data_put_described(data)
     pn.pn_data_enter(data)
-    pn.pn_data_put_ulong(data, _SELECTOR_FILTER)
-    pn.pn_data_put_string(data, filter.text)
-    pn.pn_data_exit(data)
-    pn.pn_data_exit(data)
-
-
-def _delete_on_close(data: Any) -> None:
-    """The lifetime-policy of a dynamic node (section 3.5.10)."""
-    pn.pn_data_put_map(data)
-    pn.pn_data_enter(data)
-    pn.pn_data_put_symbol(data, "lifetime-policy")
-    pn.pn_data_put_described(data)
-    pn.pn_data_enter(data)
-    pn.pn_data_put_ulong(data, _DELETE_ON_CLOSE)
-    pn.pn_data_put_list(data)
+    pn.pn_data_put_ulong(data, code)
+    put(data)
     pn.pn_data_exit(data)
     pn.pn_data_exit(data)
 
@@ -234,19 +219,22 @@ def is_urgent(bare: bytes) -> bool:
 def _words(engine: Any) -> dict[str, str]:
     """The properties of an attach (section 2.7.3) that are words or whole numbers, as text."""
     data = pn.pn_link_remote_properties(engine)
-    found: dict[str, str] = {}
     if pn.isnull(data):  # of an attach without any
-        return found
+        return {}
+    return {key: value for key in _keys(data) if (value := _text(data)) is not None}
+
+
+def _keys(data: Any) -> Iterator[str]:
+    """The keys of a map that are words or whole numbers; while each is looked at, the data is at its value."""
     pn.pn_data_rewind(data)
     if not pn.pn_data_next(data) or pn.pn_data_type(data) != pn.PN_MAP:
-        return found
+        return
     pn.pn_data_enter(data)
     while pn.pn_data_next(data):
         key = _text(data)
-        if pn.pn_data_next(data) and key is not None and (value := _text(data)) is not None:
-            found[key] = value
+        if pn.pn_data_next(data) and key is not None:
+            yield key
     pn.pn_data_exit(data)
-    return found
 
 
 def _text(data: Any) -> str | None:
