@@ -213,7 +213,7 @@ def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
         lacking |= vendor.hidden_needs
         lacking |= {need: vendor.lacks(need) for item in played for need in item.of_client}
     over = adapter.file.protocols[protocol]
-    lacking |= {need: why for need, why in adapter.lacks_over(protocol).items() if need in lacking and why}
+    lacking |= {need: why for need, why in adapter.lacks_over(protocol).items() if need in lacking}
     if ANSWERED in lacking and (vendor or over).ack_confirm is None:
         lacking[ANSWERED] = f"the file of {(vendor or adapter).name} has no ack_confirm over {protocol}"
     if protocol == "stomp" and not singly(adapter, "stomp"):

@@ -51,7 +51,7 @@ from conformance.scenario import (
 from conformance.scenario.reading import LAUNCHER_NEEDS
 
 _ELSEWHERE = (ANSWERED, FOR_TOPIC, FRAMES, MODIFIED, SELECTS, SEVERAL, TIME_TO_LIVE, UNDECLARED)
-"""Needs that every broker's file meets; whether most of them can be had depends on the protocol (`campaign`)."""
+"""Needs that every broker's file meets; whether most of them can be had depends on the protocol (`lacks_over`)."""
 
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([.-][A-Za-z0-9.]+)?")
 DURABLE = frozenset({"durable_queues", "send_confirmed"})
@@ -169,7 +169,7 @@ class FileAdapter:
         return "" if kind or self.file.start.offer else f"the adapter of {self.name} has no start.offer"
 
     def lacks_over(self, protocol: str) -> dict[str, str]:
-        """Return the needs that depend on the protocol, and why each cannot be had over this one; empty if it can."""
+        """Return the needs that cannot be had over this protocol, and why."""
         over, name = self.file.protocols[protocol], self.name
         unmet = {
             COPIED: (not over.copied, f"the adapter of {name} does not say `copied` over {protocol}"),
@@ -185,7 +185,7 @@ class FileAdapter:
                 f"the file of {name} does not say `time_to_live` over stomp",
             ),
         }
-        return {need: why if lacks else "" for need, (lacks, why) in unmet.items()}
+        return {need: why for need, (lacks, why) in unmet.items() if lacks}
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:

@@ -269,7 +269,7 @@ class Adapter(Protocol):
         """Why a scenario that needs this (`Scenario.needs`) cannot be played; empty if it can."""
 
     def lacks_over(self, protocol: str) -> dict[str, str]:
-        """The needs that depend on the protocol, and why each cannot be had over this one; empty if it can."""
+        """The needs that cannot be had over this protocol, and why."""
 
     def chosen(self, overrides: Mapping[str, Value]) -> Adapter:
         """The adapter with these settings: its variant, and its title."""

@@ -403,14 +403,21 @@ def test_what_the_adapter_has_no_words_for_is_not_planned():
     assert (["AMQP-REF-01"], []) == (list(wanted(script, chosen)), list(wanted(script, lacking)))
 
 
+def able(chosen, changes=(), of="", **more):
+    """Find what can be tried if a protocol of the broker's file, that of the run, and the file itself are changed so."""
+    file, of = chosen.adapter.file, of or chosen.protocol
+    over = file.protocols[of].model_copy(update=dict(changes))
+    changed = file.model_copy(update={"protocols": {**file.protocols, of: over}, **more})
+    return campaign._able(
+        dataclasses.replace(chosen, adapter=dataclasses.replace(chosen.adapter, file=changed)), SCENARIOS
+    )
+
+
 @pytest.mark.parametrize(("protocol", "tried"), [("amqp", False), ("stomp", True)])
 def test_an_outcome_that_the_broker_has_not_is_given_by_no_consumer(protocol, tried):
     """Over AMQP it would end the session; over STOMP each refusal is a NACK."""
     chosen = selection("AMQP-REL-01", "AMQP-MOD-01", "EMS-DUPS-05", "STOMP-NACK-01", protocol=protocol)
-    spoken = chosen.adapter.file.protocols["amqp"].model_copy(update={"outcomes": ("accepted", "released")})
-    file = chosen.adapter.file.model_copy(update={"protocols": {**chosen.adapter.file.protocols, "amqp": spoken}})
-    fewer = dataclasses.replace(chosen, adapter=dataclasses.replace(chosen.adapter, file=file))
-    found = campaign._able(fewer, SCENARIOS)
+    found = able(chosen, {"outcomes": ("accepted", "released")}, of="amqp")
     modified = wanted(SCENARIOS["deliveries-modified"], found)
 
     assert (scenario.MODIFIED,) == SCENARIOS["deliveries-modified"].needs
@@ -424,11 +431,7 @@ def test_an_outcome_that_the_broker_has_not_is_given_by_no_consumer(protocol, tr
 def test_a_time_to_live_over_stomp_needs_a_header(headers, tried):
     """Over AMQP it is a field of the header section."""
     chosen = selection("EXPECT-EXPIRED-02", protocol="stomp")
-    over = chosen.adapter.file.protocols["stomp"].model_copy(update={"time_to_live": headers})
-    file = chosen.adapter.file.model_copy(update={"protocols": {**chosen.adapter.file.protocols, "stomp": over}})
-    found = campaign._able(
-        dataclasses.replace(chosen, adapter=dataclasses.replace(chosen.adapter, file=file)), SCENARIOS
-    )
+    found = able(chosen, {"time_to_live": headers})
     lacking = {} if tried else {scenario.TIME_TO_LIVE: "the file of reference does not say `time_to_live` over stomp"}
 
     assert lacking == {need: why for need, why in found.unable.items() if need == scenario.TIME_TO_LIVE}
@@ -438,12 +441,7 @@ def test_a_time_to_live_over_stomp_needs_a_header(headers, tried):
 @pytest.mark.parametrize(("protocol", "tried"), [("amqp", True), ("stomp", False)])
 def test_a_broker_without_individual_acknowledgements_gets_none_over_stomp(protocol, tried):
     chosen = selection("EMS-CLIENT-02", protocol=protocol)
-    fewer = chosen.adapter.file.model_copy(
-        update={"capabilities": chosen.adapter.file.capabilities - {"individual_ack"}}
-    )
-    found = campaign._able(
-        dataclasses.replace(chosen, adapter=dataclasses.replace(chosen.adapter, file=fewer)), SCENARIOS
-    )
+    found = able(chosen, capabilities=chosen.adapter.file.capabilities - {"individual_ack"})
 
     assert tried != ("mode individual" in found.unable)
     assert "mode client" not in found.unable
@@ -454,10 +452,7 @@ def test_no_consumer_selects_at_a_broker_without_selectors(has):
     """It would get every message, or none, and what it leaves would prove nothing."""
     chosen = selection("EXPECT-KEPT-01")
     left = chosen.adapter.file.capabilities - (set() if has else {"selectors"})
-    file = chosen.adapter.file.model_copy(update={"capabilities": left})
-    found = campaign._able(
-        dataclasses.replace(chosen, adapter=dataclasses.replace(chosen.adapter, file=file)), SCENARIOS
-    )
+    found = able(chosen, capabilities=left)
     lacking = {} if has else {scenario.SELECTS: "the adapter of reference does not declare selectors over amqp"}
 
     assert lacking == {need: why for need, why in found.unable.items() if need == scenario.SELECTS}
@@ -474,11 +469,7 @@ def test_no_consumer_selects_at_a_broker_without_selectors(has):
 @pytest.mark.parametrize("copied", ["", "{queue}"])
 def test_copies_need_an_address_for_their_receivers(copied):
     chosen = selection("AMQP-ACC-01")
-    over = chosen.adapter.file.protocols["amqp"].model_copy(update={"copied": copied})
-    file = chosen.adapter.file.model_copy(update={"protocols": {**chosen.adapter.file.protocols, "amqp": over}})
-    found = campaign._able(
-        dataclasses.replace(chosen, adapter=dataclasses.replace(chosen.adapter, file=file)), SCENARIOS
-    )
+    found = able(chosen, {"copied": copied})
     lacking = {} if copied else {scenario.COPIED: "the adapter of reference does not say `copied` over amqp"}
 
     assert lacking == {need: why for need, why in found.unable.items() if need == scenario.COPIED}
@@ -495,12 +486,7 @@ def test_copies_need_an_address_for_their_receivers(copied):
 )
 def test_durable_subscriptions_need_a_topic_and_their_depth(change, protocol_change, why):
     chosen = selection("AMQP-ACC-02")
-    protocols = chosen.adapter.file.protocols
-    over = protocols["amqp"].model_copy(update=protocol_change)
-    file = chosen.adapter.file.model_copy(update={"protocols": {**protocols, "amqp": over}, **change})
-    found = campaign._able(
-        dataclasses.replace(chosen, adapter=dataclasses.replace(chosen.adapter, file=file)), SCENARIOS
-    )
+    found = able(chosen, protocol_change, **change)
     item = SCENARIOS["broker-killed-while-subscriber-away"]
 
     assert why == found.unable.get(scenario.SUBSCRIBED, "")
@@ -511,11 +497,7 @@ def test_durable_subscriptions_need_a_topic_and_their_depth(change, protocol_cha
 def test_no_kill_waits_for_answers_to_acknowledgements_that_the_broker_does_not_give(ack_confirm):
     """The kill would never fire, and every trial would be void; SOLCD-ACK-01 itself does not need such answers."""
     chosen = selection("SOLCD-ACK-01")
-    over = chosen.adapter.file.protocols["amqp"].model_copy(update={"ack_confirm": ack_confirm})
-    file = chosen.adapter.file.model_copy(update={"protocols": {**chosen.adapter.file.protocols, "amqp": over}})
-    found = campaign._able(
-        dataclasses.replace(chosen, adapter=dataclasses.replace(chosen.adapter, file=file)), SCENARIOS
-    )
+    found = able(chosen, {"ack_confirm": ack_confirm})
     script = SCENARIOS["broker-killed-after-acknowledgements"]
     lacking = {} if ack_confirm else {scenario.ANSWERED: "the file of reference has no ack_confirm over amqp"}
 

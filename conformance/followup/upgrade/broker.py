@@ -246,8 +246,7 @@ class UpgradeAdapter:
         return self.old.lacks(need) or self.new.lacks(need)
 
     def lacks_over(self, protocol: str) -> dict[str, str]:
-        new = self.new.lacks_over(protocol)
-        return {need: why or new[need] for need, why in self.old.lacks_over(protocol).items()}
+        return self.new.lacks_over(protocol) | self.old.lacks_over(protocol)
 
     def effective(self, overrides: Mapping[str, Value] | None = None) -> EffectiveSettings:
         """Return the settings of the old version: under them it confirms the messages that the new one must have."""
