@@ -129,7 +129,12 @@ class ClientRunner:
             outcomes=speaks.outcomes,
             answers_at_commit=speaks.transacted_sends == "at_commit",
             singly=singly(planned.adapter, planned.protocol),
-            stomp=jobs.StompHeaders(sends, dict(speaks.subscribe), speaks.virtual_host, dict(speaks.time_to_live)),
+            stomp=jobs.StompHeaders(
+                send=sends,
+                subscribe=dict(speaks.subscribe),
+                virtual_host=speaks.virtual_host,
+                time_to_live=dict(speaks.time_to_live),
+            ),
             access=broker.service.access(planned.protocol),
             resends=self._to_send_again(step),
             duplicate_id=speaks.duplicate_id if RESENDS in planned.script.of_client else "",

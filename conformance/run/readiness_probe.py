@@ -118,7 +118,9 @@ class ProbeClient:
             destination=protocol.destination,
             outcomes=protocol.outcomes,
             singly=singly(self.adapter, self.protocol),
-            stomp=jobs.StompHeaders(dict(protocol.send), dict(protocol.subscribe), protocol.virtual_host),
+            stomp=jobs.StompHeaders(
+                send=dict(protocol.send), subscribe=dict(protocol.subscribe), virtual_host=protocol.virtual_host
+            ),
             connect_s=_CONNECT_S,
             access=service.access(self.protocol),
         )

@@ -19,8 +19,8 @@ from conformance.history import Op, Phase
 from conformance.scenario.script import Drain, Publish
 
 HEADERS = StompHeaders(
-    {"kind": "any"},
-    {"window": "{prefetch_bytes}", "of": "{queue}:{prefetch}"},
+    send={"kind": "any"},
+    subscribe={"window": "{prefetch_bytes}", "of": "{queue}:{prefetch}"},
     time_to_live={"life": "{lives_ms}", "end": "{expires_ms}"},
 )
 

@@ -559,7 +559,7 @@ def connected(broker):
         protocol="stomp",
         queue="q",
         epoch=1,
-        stomp=StompHeaders(dict(words.send), dict(words.subscribe)),
+        stomp=StompHeaders(send=dict(words.send), subscribe=dict(words.subscribe)),
         destination=words.destination,
     )
     return RawStompSession(job, lambda: None)

@@ -24,7 +24,7 @@ LIVENESS_S = 30.0
 LIVENESS_FACTOR = 10
 
 
-class StompHeaders(msgspec.Struct, frozen=True):
+class StompHeaders(msgspec.Struct, frozen=True, kw_only=True):
     """The headers that a broker needs over STOMP, for SEND and SUBSCRIBE.
 
     `{queue}`, `{prefetch}` (messages) and `{prefetch_bytes}` (1,024 a message) are filled in by the session; so are
