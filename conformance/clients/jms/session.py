@@ -79,7 +79,7 @@ class JmsSession(Session):
         self._lost = threading.Event()
         self._session: Any = None
         self._producer: Any = None
-        self._first: Any = None
+        self._kept: Any = None
         self._receiving: JmsReceiver | Listening | None = None
         self._completions = Completions(self._calls, self._failed_later, job.liar)
         self._listener = self._proxy("CompletionListener", self._completions) if vendor.asynchronous else None
@@ -192,7 +192,7 @@ class JmsSession(Session):
 
         Counter-example: a connection of Qpid JMS 2.10.0 has 2 MB, and after 120 jobs its process has no memory left.
         """
-        self._connection = self._session = self._producer = self._listener = self._first = None
+        self._connection = self._session = self._producer = self._listener = self._kept = None
         if self._receiving is not None:
             self._receiving.let_go()
         self.incoming.clear()
@@ -296,15 +296,15 @@ class JmsSession(Session):
                 self._completions.expects(message)
                 self._producer.send(made, *how, self._listener)
             elif self._job.liar == "sends-with-the-next-call":
-                self._first, before = (made, how), self._first
+                self._kept, before = (made, how), self._kept
                 if before is not None:
                     self._producer.send(before[0], *before[1])
             else:
                 self._producer.send(made, *how)
             if self._job.liar == "sends-its-first-message-again":
-                self._first = self._first or made
+                self._kept = self._kept or made
                 if isinstance(self._job.step, Publish) and message.endswith(f":{self._job.step.count}"):
-                    self._producer.send(self._first, *how)
+                    self._producer.send(self._kept, *how)
             if self._job.liar == "waits-for-each-send":
                 self._session.createBrowser(
                     self._queue(self._session, self._job.queue)

@@ -43,7 +43,6 @@ EVENT: Mapping[str, str] = {
     "refuses_outside": f"{_on(Op.SEND, Phase.FAIL)} AND coalesce(detail LIKE '% {OUTSIDE}', false)",
     "forgets": _on(Op.SEND, Phase.INFO),
     "hands": f"{_on(Op.DELIVER, Phase.OK)} AND {_HAS_ID}",
-    "strays": f"{_on(Op.DELIVER, Phase.OK)} AND {_HAS_ID} AND detail = '{UNSELECTED}'",
     "drains": f"{_on(Op.DRAIN, Phase.OK)} AND {_HAS_ID}",
     "silent": f"{_on(Op.DRAIN, Phase.OK)} AND NOT {_HAS_ID}",
     "stuck": f"{_on(Op.DRAIN, Phase.INFO)} AND NOT {_HAS_ID} AND coalesce(detail <> '{DELAYED}', true)",
@@ -167,7 +166,7 @@ MESSAGE: Mapping[str, str] = {
     # Only an answered acknowledge has certainly left: that of a killed client may still be in its memory.
     "handed_before_answer": "coalesce(bool_or(hands AND at_ns < last_ack_at AND at_ns < last_answered_at), false)",
     "held": "max(holding) FILTER (WHERE hands)",
-    "unselected": "coalesce(bool_or(strays), false)",
+    "unselected": f"coalesce(bool_or(hands AND detail = '{UNSELECTED}'), false)",
     "redelivered": "count_if(drains)",
     "redelivered_at": "min(at_ns) FILTER (WHERE drains)",
     # The drains that brought it, one bit each by their numbers, and the epoch of the first of them.
