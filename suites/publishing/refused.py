@@ -1,14 +1,17 @@
 """The broker refuses sends, or keeps them where nothing outlasts it."""
 
-from conformance.scenario import Check, Liar, scenario
+from conformance.scenario import Check, Liar, SessionLiar, scenario
 from conformance.scenario.script import SETTLE, Between, Consume, Nth, Publish, Restart, Stop, Together
+
+REFUSAL_HEARD = Check("confirmed_nowhere", exposure="sends_refused", control=SessionLiar("confirms-refused-sends"))
 
 
 @scenario
 class SendsRefusedByFullQueue:
     """A publisher sends 80 messages to a queue that takes 40, without a consumer.
 
-    What the broker refuses it must not act upon: none of that may be delivered. What it confirms must be there.
+    What the broker refuses it must not act upon: none of that may be delivered. What it confirms must be there. A
+    vendor's client sends without waiting, and must not tell its listener that a refused send is complete.
     """
 
     mode = "async_ack"
@@ -17,6 +20,8 @@ class SendsRefusedByFullQueue:
     decides = {
         "AMQP-REF-01": Check("refused_delivered", exposure="sends_refused", control=Liar("stores-what-it-rejects")),
         "EXPECT-KEPT-01": Check("confirmed_nowhere", exposure="sends", control=Liar("drops-every-tenth-send")),
+        "JMS-SEND-01": REFUSAL_HEARD,
+        "SOLPUB-EVT-07": REFUSAL_HEARD,
     }
 
 

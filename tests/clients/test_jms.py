@@ -56,10 +56,11 @@ def pool(ledger):
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory, ledger):
-    """The bundled broker as this client shows it, with a queue for each test."""
+    """The bundled broker as this client shows it, with a queue for each test, and one that takes three messages."""
     queues = [f"q{n}" for n in range(50)]
     folder = tmp_path_factory.mktemp("broker") / "broker"
-    with SEEN.prepare(folder, SEEN.effective(), queues, ledger) as found:
+    options = {"limited": (("max_length", 3),)}
+    with SEEN.prepare(folder, SEEN.effective(), [*queues, "limited"], ledger, options=options) as found:
         found.start()
         found.free = iter(queues)
         yield found
@@ -196,6 +197,17 @@ def test_a_session_that_calls_a_listener_twice(clients):
     events = clients.publish(60, window=60, asynchronous=True, liar="tells-a-listener-twice")
 
     assert (60, 1) == tuple(len(messages(events, *what)) for what in ((Op.SEND, Phase.OK), (Op.CONFIRM, Phase.FAIL)))
+
+
+@pytest.mark.parametrize(("liar", "refused"), [("", names(4, 6)), ("confirms-refused-sends", [])])
+def test_a_listener_hears_of_refused_sends(tmp_path, broker, pool, liar, refused):
+    """By onException. The liar hears of all sends by onCompletion, although its queue has three messages."""
+    with contextlib.closing(Clients(tmp_path, broker, pool, "limited")) as clients:
+        events = clients.publish(6, window=6, asynchronous=True, liar=liar, may_be_refused=True)
+
+        assert refused == sorted(messages(events, Op.SEND, Phase.FAIL))
+        assert set(names(1, 6)) - set(refused) == set(messages(events, Op.SEND, Phase.OK))
+        assert names(1, 3) == clients.drained()
 
 
 def test_a_producer_that_sends_with_the_next_call(clients):

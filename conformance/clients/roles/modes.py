@@ -75,6 +75,7 @@ SESSION_LIARS = {
     "returns-before-commit": "a session of JMS whose commit() and rollback() return before they have begun",
     "waits-for-each-send": "a session of JMS that asks the broker something before each send() returns",
     "sends-with-the-next-call": "a producer of JMS that sends a message when the next send() is called",
+    "confirms-refused-sends": "a session of JMS that tells its listener of a refused send as of a completed one",
     "leaves-out-a-listener": "a session of JMS that does not tell its listener of one answered send",
     "acknowledges-on-arrival": "an AUTO session of JMS that acknowledges a message, and hands it over with the next",
     "sets-the-multiple-flag": "a session of AMQP 0-9-1 that acknowledges several messages with one frame",
