@@ -9,7 +9,7 @@ process (Classic 6.1.7, 0 losses in 8 kills with syncs off). With `persistence=f
 messages. That setting is the fallback. It proves the check only, and shows nothing about a missing sync.
 
 Through a vendor's client two liars of the bundled broker show nothing. A send that is never answered silences the
-client, whose listeners are called in order (JMS 2.0, 7.3.3). And the bundled broker does not speak AMQP 0-9-1. The
+client, whose listeners are called in order (JMS 2.0, 7.3.8). And the bundled broker does not speak AMQP 0-9-1. The
 suite then uses that client wrongly, on the broker on trial, so that the check has something to see.
 """
 
