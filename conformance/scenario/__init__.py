@@ -106,7 +106,7 @@ ENDS_ONE = "the end of one of several receivers"
 FORWARDS = "sends in the transaction of a consumer"
 TURNED_AWAY = "the end of a link or connection as a refusal"
 REFUSING = {"creates_addresses", "full_queue_policy", "max_message_bytes"}
-"""Settings of a scenario that may make a broker refuse sends."""
+"""Settings of a scenario that may make a broker refuse sends; one that blocks makes them wait."""
 
 CALLS = (RAW, REFUSES, HOLDS, PEEKS, TURNED_AWAY, RESENDS, FORWARDS, SPREADS, ENDS_ONE)
 """What the suite's own sessions can do, and a vendor's client cannot (`Scenario.of_client`)."""
@@ -280,7 +280,8 @@ class Scenario:
         takes = [step for step in self._clients if isinstance(step, Consume)]
         asked[RESENDS] = any(isinstance(step, Publish) and step.resends for step in self._clients)
         limited = "max_length" in dict(self.queue) and any(isinstance(s, Publish) and s.batch for s in self._clients)
-        asked[TURNED_AWAY] = limited or "undeclared" in dict(self.queue) or bool(REFUSING & dict(self.settings).keys())
+        refused = any(name in REFUSING and value != "block" for name, value in self.settings)
+        asked[TURNED_AWAY] = limited or refused or "undeclared" in dict(self.queue)
         asked[SPREADS] = any(isinstance(step, Publish) and step.queues > 1 for step in self._clients)
         asked[ENDS_ONE] = any(step.ends for step in takes)
         asked[FORWARDS] = any(step.forwards for step in takes)
