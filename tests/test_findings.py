@@ -110,6 +110,8 @@ ON_QPID = {
     ],
 }
 
+ON_CLASSIC = {"activemq_full_queue_reorders.py": ["of 500 messages of one sender, overtaken by a later one: some"]}
+
 BY_CHANCE = [
     "activemq_waits_for_the_expiry_task.py",
     "artemis_stomp_message_stays_behind.py",
@@ -140,6 +142,7 @@ EVERY = [
     *STARTED_THERE,
     *ON_QPID,
     *ON_OPENMQ,
+    *ON_CLASSIC,
     *BY_CHANCE,
 ]
 
@@ -171,10 +174,10 @@ def test_nothing_of_the_suite_is_used(name):
 
 @pytest.fixture
 def prepared(tmp_path):
-    """Prepare a broker with these queues."""
+    """Prepare a broker with these queues and settings."""
     with Ledger(tmp_path, f"findings-{os.getpid()}") as ledger, contextlib.ExitStack() as stack:
-        yield lambda adapter, queues: stack.enter_context(
-            adapter.prepare(tmp_path / "broker", adapter.effective(), list(queues), ledger)
+        yield lambda adapter, queues, **settings: stack.enter_context(
+            adapter.prepare(tmp_path / "broker", adapter.effective(settings), list(queues), ledger)
         )
 
 
@@ -261,6 +264,19 @@ def test_reproduced_on_openmq(prepared):
         seen[name] = said(name, address, queue, *words, env=environment)
 
     assert ON_OPENMQ == seen
+
+
+@pytest.mark.full
+@pytest.mark.activemq
+@pytest.mark.parametrize(("limit", "overtaken"), [("100000", "some"), ("0", "none")])
+def test_reproduced_on_classic(prepared, limit, overtaken):
+    """A queue without a limit of its own keeps the order."""
+    broker = prepared(adapters.find("activemq@6.1.7"), "a", queue_memory_bytes=limit)
+    broker.start()
+    address = "{}:{}".format(*broker.endpoint("amqp"))
+    words = {name: [line.replace("some", overtaken) for line in ON_CLASSIC[name]] for name in ON_CLASSIC}
+
+    assert words == {name: said(name, address, "a") for name in ON_CLASSIC}
 
 
 @pytest.mark.qpid
