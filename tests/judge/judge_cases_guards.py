@@ -15,6 +15,9 @@ GUARDS = """
 [acknowledged_after_processing]
 0 0 acknowledged when the listener had returned, without transferred 1: kept 1, handed 1, processed 1, disposed 1
 
+[acknowledged_at_all]
+1 1 acknowledged before all of it had reached the client: kept 1, transferred 1, handed 1, disposed 1, reached 1 short=1
+
 [acknowledged_in_bulk]
 2 1 two by a frame of its own each, with handed 1 2 later: kept 1 2, brought 1, brought 2, acknowledged 1
     multiple=False, handed 1 2, acknowledged 2 multiple=False
@@ -34,6 +37,9 @@ GUARDS = """
 [answered_late]
 1 1 below a third and never answered, beside a refusal: sent 8, refused 8, window 9, sent 1, pause 30000, no_answer 1
     unanswered
+0 0 a third of the window, rounded down, is another sentence's matter: window 5, sent 1, pause 30000,
+    no_answer 1 unanswered
+0 0 never answered in a transaction: window 9, sent 1 tx=t1, pause 30000, no_answer 1 unanswered
 
 [answered_within_window]
 0 0 two of them in one answer, without immediate 1 2: window 9, ranged 1 2
@@ -81,6 +87,9 @@ GUARDS = """
 1 0 a commit that was synced before a later sync failed: put t1 1, committed t1 None, wrote t1, synced t1,
     sync_failed t1, answered COMMIT t1
 0 0 a failed rollback: put t1 1, rolled_back t1 None, wrote t1, sync_failed t1, answered ROLLBACK t1
+0 0 a failed commit after a rollback, where the disk does not say which record failed: kept 1, acked_in t1 1,
+    rolled_back t1 by=consumer-1, acked_in t2 1, committed t2 None by=consumer-1, wrote t2, sync_failed t2,
+    answered COMMIT t2 by=consumer-1
 
 [confirmed_missing]
 0 0 a confirm of a message that is not persistent is not judged, beside a refusal: sent 8, refused 8, kept 1
@@ -161,6 +170,11 @@ GUARDS = """
 0 0 answered by the timer, with immediate 2 later: window 9, sent 1, pause 1000, immediate 2, ranged 1 2
 0 0 two of them in one answer, without ranged 1 2: window 9, immediate 1 2
 0 0 two of them in one answer, beside a refusal: sent 8, refused 8, window 9, immediate 1 2, ranged 1 2
+0 0 a third of the window, rounded down, would be answered anyway: window 5, immediate 1, pause 1000, confirmed 1
+0 0 never answered in a transaction, immediately: window 9, sent 1 tx=t1 detail="ack immediately", pause 1000,
+    no_answer 1 unanswered
+1 0 answered at once, late in the trial: pause 1000, window 9, immediate 1, confirmed 1
+1 1 answered by the timer, late in the trial: pause 1000, window 9, immediate 1, pause 1000, confirmed 1
 
 [lost_immediate]
 0 0 confirmed at once and there, without confirmed 1: immediate 1, killed, settled 1
@@ -222,6 +236,9 @@ GUARDS = """
 1 0 processed before the cut, and delivered again, without handed 1: kept 1 2, processed 1, ack_sent 1, handed 2,
     fired cut, came 1 epoch=1, came 2 epoch=1
 
+[processed_again_unlike_other]
+0 0 processed, again in the second half, and set aside: listening first=3 again=13, set_aside p2:1
+
 [refusal_hidden]
 0 0 a refusal that a range hides, without sent 1 2: ranged 1 2, settled 1 epoch=1
 0 0 a refusal that a range hides, without settled 1 epoch=1: sent 1 2, ranged 1 2
@@ -243,6 +260,8 @@ GUARDS = """
     t1 1 2, committed t1 by=publisher-2
 0 0 taken for what the broker has, and nothing is there, without put t1 1 2: committed t1 INFO, killed, again t1 1 2,
     committed t1 by=publisher-2, settled
+0 0 sent again, not persistent, and not there: sent 1 tx=t1 durable=False, committed t1 INFO, killed,
+    of publisher-2 SEND INVOKE p1:1 transaction=t1 durable=False, committed t1 by=publisher-2, settled
 
 [sent_ahead]
 0 0 sends halted, with put t1 5 later: kept 1, sent 2, halted, sent 3, kept 4, resumed, put t1 5, kept 6
@@ -258,9 +277,13 @@ GUARDS = """
 0 0 a message that waits for a long redelivery delay is not stuck, without silent 2: kept 1, handed 1, crashed,
     delayed 1
 1 0 in the queue, with an acknowledgement on its way: kept 1, handed 1, ack_sent 1, crashed, silent 1, stuck 2
+1 0 counted by the last depth while it waits for a long redelivery delay: kept 1, handed 1, crashed, silent 1,
+    of drain-2 DEPTH OK count=1 epoch=2, delayed 2
+1 0 acknowledged, and back after a depth above zero: kept 1, took 1, stuck 1, came 1 drain=2, silent 2
 
 [threshold_moved]
 0 0 thresholds offered, without waiting 10: waited_for_the_timer, offered, waiting 10 p2:2
+0 0 answered sooner without a window: sent 1, pause 999, confirmed 1, offered, waiting 100
 
 [transacted_acknowledgement]
 1 0 rolled back, delivered again, and committed in a later transaction, with rolled_back t1 by=consumer-1 later: kept
@@ -270,6 +293,9 @@ GUARDS = """
 0 0 not persistent, and back after a commit: kept 1 durable=False, acked_in t1 1, committed t1 by=consumer-1,
     settled 1 epoch=1
 0 0 back after a commit, and no silent drain: kept 1, acked_in t1 1, committed t1 by=consumer-1, came 1 epoch=1
+1 0 its acknowledgement committed after a restart, and handed over from before: kept 1, acked_in t1 1,
+    of consumer-1 COMMIT INVOKE transaction=t1 epoch=2, of consumer-1 COMMIT OK transaction=t1 epoch=2,
+    handed 1 consumer=2, settled
 
 [transacted_send_waited]
 1 1 a send in a transaction is another's, without confirmed 1 tx=t1: halted, sent 1 tx=t1, pause LONG, resumed
@@ -320,4 +346,10 @@ GUARDS = """
 
 [waited_for_timer]
 1 0 a third that the timer answers, with sent 1 later: window 3, pause 999, sent 1, confirmed 1
+0 0 a quarter of the window may wait: window 4, sent 1, pause 1000, confirmed 1
+0 0 a window of one has no third: window 1, sent 1, pause 1000, confirmed 1
+
+[window_stayed_shut]
+1 0 room, and it is sent after the liveness bound: limited publisher-1 2, sent 1 2, waited 3 2, confirmed 1, shut 3 1,
+    sent 3
 """

@@ -53,29 +53,8 @@ ALIVE = {
         rollback_returned: without TRUE
     """,
     "an unknown mark is not counted either": "failure_unmarked: COALESCE(next_marked, TRUE) -> next_marked",
-    "no history tells it yet": """
-        acknowledged_at_all: without NOT ack_framed_at IS NULL
-        answered_late: 3 * burst < window_size - 2 -> lte
-        answered_late: without in_window
-        committed_though_sync_failed: without discharges = 1
-        immediate_waited: 3 * burst < window_size - 2 -> lte
-        immediate_waited: answer_at - burst_began_at -> add
-        immediate_waited: round_trip_ns + burst_ended_at - burst_began_at -> add
-        immediate_waited: without in_window
-        out_of_order_refused: without out_of_order
-        processed_again_unlike_other: without settled
-        sent_again_not_once: without durable
-        stuck: without NOT stuck_at IS NULL
-        stuck: without ack_sent_at IS NULL
-        threshold_moved: without accepted
-        threshold_moved: without in_window
-        transacted_acknowledgement: without commit_epoch = first_epoch
-        waited_for_timer: 3 in 3 * burst + 1
-        waited_for_timer: without in_window
-        window_stayed_shut: without NOT attempted
-    """,
 }
-"""By reason, the mutants that no history tells. The last reason is a debt, and no excuse."""
+"""By reason, the mutants that no history tells."""
 
 AT_ONCE = 60
 """So many mutants are counted by one plan."""

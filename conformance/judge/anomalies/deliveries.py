@@ -169,7 +169,7 @@ DELIVERIES = (
         An earlier delivery is open if its own acknowledgement came later, or never.
         """,
         applies="out_of_order OR (unacknowledged AND durable AND settled)",
-        offends="(out_of_order AND ack_failed) OR (unacknowledged AND redelivered = 0)",
+        offends="ack_failed OR (unacknowledged AND redelivered = 0)",
         words="deliveries acknowledged out of order were refused, or open ones are gone",
     ),
     Anomaly(

@@ -27,7 +27,7 @@ SOONER_NS = "900000000L"
 _AT_ONCE = "round_trip_ns + burst_ended_at - burst_began_at < 500000000L"
 THIRD_SENT = "in_window AND 3 * burst >= window_size"
 LESS_SENT = "in_window AND 3 * burst < window_size - 2"
-OFFERED = "n = 1 AND in_window AND accepted AND confirm_epoch > first_epoch AND offered > 0"
+OFFERED = "n = 1 AND in_window AND confirm_epoch > first_epoch AND offered > 0"
 
 WINDOWS = (
     UndrainedAnomaly(
