@@ -2,6 +2,7 @@
 
 import pytest
 from judge_histories import CLEAN, LOSSY, RUN, close, record, write
+from judge_tampering import recorded
 
 from benchmarks import judging
 from conformance import claims, judge, scenario
@@ -130,6 +131,25 @@ def test_judging_twice_gives_the_same(rows, again):
     first = rows([LOSSY, CLEAN, CLEAN], [LOSSY] * 3)
 
     assert first == again()
+
+
+@pytest.mark.full
+def test_two_processes_write_the_same_bytes(conformance, tmp_path):
+    """With other hashes of strings, another number of tasks, and in another folder."""
+    written = []
+    for hashes, tasks in (("1", 1), ("2", 3)):
+        place = tmp_path / hashes
+        recorded(place / "run", [LOSSY, CLEAN, LOSSY, LOSSY])
+        done = conformance(
+            *("judge", "run", "--spark-master", f"local[{tasks}]"), cwd=place, env={"PYTHONHASHSEED": hashes}
+        )
+        assert 1 == done.returncode, done.stderr
+        written.append({path.relative_to(place): path.read_bytes() for path in place.rglob("*") if path.is_file()})
+
+    one, other = written
+    assert {"report.html", "report.json", "junit.xml", "ctrf.json", "events.parquet"} <= {path.name for path in one}
+    assert one.keys() == other.keys()
+    assert [] == [path for path in one if one[path] != other[path]]
 
 
 def test_a_torn_history_voids_its_trial(rows):

@@ -3,8 +3,13 @@
 import collections
 import dataclasses
 import itertools
+import os
+import pathlib
 import re
+import subprocess
+import sys
 
+import msgspec
 import pytest
 from planned_trials import CATALOGUE, SCENARIOS, WIRES, selection
 
@@ -152,9 +157,35 @@ def test_a_store_without_a_buffer_is_proven_by_what_a_kill_takes_from_it():
     assert all(control in (stores, lies) for control in controls("DERBY", "SOLCD-ACK-01"))
 
 
+PLANNED = """
+import sys, msgspec
+from planned_trials import CATALOGUE, SCENARIOS, selection
+from conformance.run import planning, trial
+plan = planning.plan(selection(adapter="artemis", seed=1), SCENARIOS, CATALOGUE)
+sys.stdout.buffer.write(msgspec.json.encode([(each.queue, trial.describe(each)) for each in plan]))
+"""
+
+
 def test_same_seed_same_trials():
     assert planned(seed=1) == planned(seed=1)
     assert [trial.k for trial in planned(seed=1)] != [trial.k for trial in planned(seed=2)]
+
+
+def test_same_seed_same_trials_in_another_process():
+    """It has other hashes of strings, so its sets have another order."""
+    path = os.pathsep.join([str(pathlib.Path(__file__).parent), *filter(None, sys.path)])
+    one, other = (
+        subprocess.run(
+            [sys.executable, "-c", PLANNED],
+            env={**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": hashes},
+            stdout=subprocess.PIPE,
+            check=True,
+        ).stdout
+        for hashes in ("1", "2")
+    )
+
+    assert len(msgspec.json.decode(one)) > 100
+    assert one == other
 
 
 def test_ids_are_unique():
