@@ -40,8 +40,8 @@ def miss_probability(failed: int, trials: int, clean: int) -> float:
     >>> [round(miss_probability(3, 3, n), 4) for n in (1, 2, 3)]
     [0.2, 0.0667, 0.0286]
     >>> miss_probability(0, 0, 0)
-    1.0
+    1
     """
     if not 0 <= failed <= trials or clean < 0:
         raise ValueError(f"a control cannot fail {failed} of {trials} times beside {clean} clean trials")
-    return math.prod(((trials - failed + 1 + j) / (trials + 2 + j) for j in range(clean)), start=1.0)
+    return math.prod((trials - failed + 1 + j) / (trials + 2 + j) for j in range(clean))

@@ -45,6 +45,15 @@ def count_faults(fault: str, number: int) -> str:
     return _plural(number, _FAULTS.get(fault, ("trial", "trials")))
 
 
+def sentence(words: str) -> str:
+    """End words with one full stop.
+
+    >>> sentence("no port was free"), sentence("No port was free.")
+    ('no port was free.', 'No port was free.')
+    """
+    return f"{words.rstrip('.')}."
+
+
 def units(tally: Tally, number: int) -> str:
     """Count independent units: faults, or trials if there is no fault."""
     return count_faults(tally.fault, number)
@@ -152,7 +161,7 @@ def violated(tally: Tally) -> str:
 def _unrecovered(tally: Tally) -> str:
     """Say how the broker failed to start again in the first such trial; empty for any other anomaly."""
     words = next((facts.unrecovered for facts in tally.subject.facts if facts.unrecovered), "")
-    return f"{words[:1].upper()}{words[1:].rstrip('.')}." if tally.anomaly.name == "not_recovered" else ""
+    return sentence(f"{words[:1].upper()}{words[1:]}") if tally.anomaly.name == "not_recovered" else ""
 
 
 def _which(tally: Tally) -> str:

@@ -131,7 +131,7 @@ def _rule(one: Tally, evidence: ClaimEvidence, untried: Mapping[str, str]) -> Ru
         return Ruling(Verdict.NOT_TRIED, _LEFT_OUT)
     if not one.subject.recorded:
         if unable := _unable(one, run):
-            return Ruling(Verdict.NOT_TRIED, f"{unable.rstrip('.')}.")
+            return Ruling(Verdict.NOT_TRIED, reasons.sentence(unable))
         if not run.finished:
             return Ruling(Verdict.INCONCLUSIVE, reasons.incomplete(run), required)
         return Ruling(Verdict.NOT_TRIED, untried.get(claim.id, "The run has no trial of its scenario."))
@@ -172,9 +172,9 @@ def _all_void(reason: str, one: Tally, run: RunRecord) -> Ruling:
     and Classic, as it is delivered, may remove no file of its journal as long as a trial lasts.
     """
     if why := next((words for _, words in _in_force(run)), ""):
-        return Ruling(Verdict.INCONCLUSIVE, f"{reason.rstrip('.')}. A policy may explain it: {why}.")
+        return Ruling(Verdict.INCONCLUSIVE, f"{reasons.sentence(reason)} A policy may explain it: {why}.")
     if JOURNAL_WATCHED in one.scenario.needs and NOT_FIRED in reason:
-        return Ruling(Verdict.INCONCLUSIVE, f"{reason.rstrip('.')}. The broker removed too few files of its journal.")
+        return Ruling(Verdict.INCONCLUSIVE, f"{reasons.sentence(reason)} The broker removed too few files of its journal.")
     return Ruling(Verdict.HARNESS_ERROR, reason)
 
 
@@ -286,7 +286,7 @@ def obstacles(one: Tally, evidence: ClaimEvidence) -> Iterator[str]:
     if strange:
         yield f"{strange:,} messages arrived that no client sent, or altered: the counts cannot be trusted."
     if unready := [each.unready for each in facts if each.unready]:
-        yield f"The broker did not start again in {len(unready)} of {trials}: {unready[0].rstrip('.')}."
+        yield f"The broker did not start again in {len(unready)} of {trials}: {reasons.sentence(unready[0])}"
     if hidden := reasons.hidden(one):
         yield hidden
     open_ = sum(not each.settled for each in facts) if one.anomaly.drained else 0
@@ -314,7 +314,7 @@ def _doubts_of_faults(one: Tally) -> Iterator[str]:
     """
     if after := [why for record, why in one.subject.void if record.void_after_fault]:
         were = "trial was void after its" if len(after) == 1 else "trials were void after their"
-        yield f"{len(after)} {were} fault took effect: {after[0].rstrip('.')}."
+        yield f"{len(after)} {were} fault took effect: {reasons.sentence(after[0])}"
     if missing := max(0, FEWEST_FAULTS - one.faults):
         yield (
             f"HOLDS needs {reasons.units(one, FEWEST_FAULTS)}, and {one.faults} took effect: {missing} more needed "
@@ -330,7 +330,7 @@ def short_of_disk(one: Tally) -> str:
 
 
 def _moved(one: Tally) -> str:
-    moved = sum(int(facts.counts.get("all_set_aside", 0)) for facts in one.subject.facts)
+    moved = sum(int(facts.counts["all_set_aside"]) for facts in one.subject.facts)
     return f" {moved:,} messages were found in the dead-letter or expiry queue." if moved else ""
 
 

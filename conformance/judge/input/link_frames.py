@@ -95,7 +95,7 @@ def _without(event: Event) -> Event:
     return event if event.message is None else msgspec.structs.replace(event, message=None)
 
 
-def _carried(event: Event, connection: _Connection, *, settled: bool, more: bool) -> Tied:
+def _carried(event: Event, connection: _Connection, *, settled: bool = False, more: bool = False) -> Tied:
     if event.link == TO_BROKER:
         return Tied(msgspec.structs.replace(event, durable=_persistent(event)), _CODE["send"])
     whole = not more and event.phase is Phase.OK and connection.stream <= connection.reached
@@ -173,10 +173,10 @@ def _stomp(event: Event, words: Sequence[str], connection: _Connection) -> Itera
             if words[-1] == frames.SUBSCRIPTIONS["client"]:
                 connection.cumulative[event.delivery] = words[-2], event.message
         if event.message is not None:
-            yield _carried(event, connection, settled=words[-1] == frames.SUBSCRIPTIONS["auto"], more=False)
+            yield _carried(event, connection, settled=words[-1] == frames.SUBSCRIPTIONS["auto"])
     elif command == "SEND" and event.message is not None:
         _remember(event, connection, (event.message,))
-        yield _carried(event, connection, settled=False, more=False)
+        yield _carried(event, connection)
     elif command in ("ACK", "NACK") and event.delivery is not None:
         messages = _acknowledged(event.delivery, connection)
         _remember(event, connection, messages)
