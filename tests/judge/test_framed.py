@@ -124,6 +124,15 @@ def test_whole_is_what_the_client_has_acknowledged_to_the_last_byte():
     assert [False] * 4 == whole(*other, *three())
 
 
+def test_whole_over_the_other_protocols():
+    """A send has no such mark: it goes to the broker."""
+    send = frame("SEND", message="p1:9")
+    pieces = [brought(1, "p1:1"), brought(2, "p1:2", "not persistent more"), brought(3, "p1:3")]
+
+    assert [None, True, False] == whole(send, message(1, "p1:1"), message(2, "p1:2"), reached(1), protocol="stomp")
+    assert [True, False, False] == whole(*pieces, reached(2), protocol="amqp091")
+
+
 def test_whole_is_a_delivery_with_its_last_frame():
     parts = [delivered(0, "p1:1", "more"), delivered(0, "p1:1", "continued"), delivered(1, "p1:2", "aborted")]
     cut = delivered(2, "p1:3", ", not passed on", phase=Phase.FAIL)
@@ -143,8 +152,10 @@ def test_a_stream_that_cannot_be_read_makes_its_connection_unknown():
 def test_settled_is_what_its_sender_says():
     amqp = tied([delivered(0, "p1:1", "settled"), delivered(1, "p1:2")], "amqp")
     stomp = tied([message(1, "p1:1", "settled"), message(2, "p1:2"), message(3, "p1:3", "unsubscribed")], "stomp")
+    amqp091 = tied([brought(1, "p1:1", "not persistent settled"), brought(2, "p1:2")], "amqp091")
 
     assert ([True, False], [True, False, False]) == ([r.settled for r in amqp], [r.settled for r in stomp])
+    assert [True, False] == [row.settled for row in amqp091]
 
 
 # STOMP
@@ -166,6 +177,8 @@ def test_a_header_names_a_delivery():
     came = [message(7, "p1:1"), message(8, "p1:2"), message(9, None)]
 
     assert [("acknowledge", 2)] == tied_to("stomp", *came, acknowledged(8))[2:]
+    other = frame("ERROR", "to_client", delivery="8", message="p1:5")  # neither a send nor a receipt
+    assert [("deliver", 1), ("deliver", 2), ("acknowledge", 2)] == tied_to("stomp", *came, other, acknowledged(8))
     assert [("refuse", 1)] == tied_to("stomp", *came, acknowledged(7, "NACK"))[2:]
     assert [] == tied_to("stomp", *came, acknowledged(9), acknowledged(10))[2:]
 
@@ -180,6 +193,8 @@ def test_an_acknowledgement_covers_what_came_before_on_its_subscription():
         "stomp", *came, acknowledged(3), acknowledged(4)
     )[4:]
     assert [("acknowledge", 2)] == tied_to("stomp", *came, acknowledged(2))[4:]
+    foreign = message(3, None, "subscription=1 cumulative")
+    assert [("acknowledge", 1), ("acknowledge", 4)] == tied_to("stomp", came[0], foreign, came[3], acknowledged(4))[2:]
 
 
 def test_a_receipt_answers_what_asked_for_it():

@@ -82,8 +82,8 @@ def test_many_kills_in_one_trial_are_enough():
 @pytest.mark.parametrize(
     ("subject", "control", "words"),
     [
-        ([facts(was_settled=False)] * 3, BROKEN, "not drained to silence in 3 of 3 kills"),
-        ([facts(was_settled=False, was_stuck=True)] * 3, BROKEN, "its depth stayed above zero"),
+        ([facts(was_settled=False)] * 3, BROKEN, "not drained to silence in 3 of 3 kills. Seen: "),
+        ([facts(was_settled=False, was_stuck=True)] * 3, BROKEN, "in 3 of 3 kills (its depth stayed above zero). "),
         ([facts(), facts(was_settled=False, was_bringing=True, drains=5)], BROKEN, "drain 5 still brought messages"),
         ([facts(), facts(), facts(applies=0)], BROKEN, "applied to nothing in 1 of 3 kills"),
         ([facts(), facts(), facts(exposed=0)], BROKEN, "Nothing was at risk in 1 of 3 kills"),
@@ -110,6 +110,16 @@ def test_what_a_check_applied_to_nothing_of_was_not_at_risk():
 
     assert (Verdict.INCONCLUSIVE, 0) == (row.verdict, row.exposure.minimum)
     assert 50 == rule("SOLCD-ACK-01", KILL, CLEAN, BROKEN).exposure.minimum
+
+
+@pytest.mark.parametrize(
+    ("aside", "words"), [(0, ""), (2, "6 messages were found in the dead-letter or expiry queue. ")]
+)
+def test_what_was_set_aside_is_named_if_nothing_else_is_there(aside, words):
+    row = rule("SOLCD-ACK-01", KILL, [facts(applies=0, all_set_aside=aside)] * 3, BROKEN)
+
+    assert Verdict.INCONCLUSIVE == row.verdict
+    assert f"The check applied to nothing in 3 of 3 kills. {words}Seen: 0 of 0 confirmed messages lost." == row.reason
 
 
 def test_the_exposure_of_a_row():
@@ -472,6 +482,14 @@ def test_required_all_the_same():
     )
 
 
+def test_required_and_kept():
+    row = rule("SOLCD-ACK-01", KILL, CLEAN, BROKEN, run=msgspec.structs.replace(WEAK, required=("SOLCD-ACK-01",)))
+
+    assert (Verdict.HOLDS, True) == (row.verdict, row.required)
+    assert row.reason.startswith("0 of 300 confirmed messages lost in 3 kills (at least 50 at risk in each).")
+    assert "not promised" not in row.reason
+
+
 def test_required_without_need():
     row = rule("SOLCD-ACK-01", KILL, BROKEN, run=msgspec.structs.replace(RUN, required=("SOLCD-ACK-01",)))
 
@@ -564,6 +582,48 @@ def test_what_the_protocol_does_not_say(claim, adapter, protocol, why):
     assert why == applicable.why_not(about, run)
 
 
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"binds": ("ems", "acme")}, "The sentence binds TIBCO EMS and acme, not the reference broker."),
+        ({"surfaces": ("amqp091", "stomp")}, "It is about amqp091 or stomp; this run used amqp."),
+        ({"surfaces": ("reference",)}, "It is about the bundled broker; this run used amqp."),
+    ],
+)
+def test_the_words_for_what_does_not_apply(changes, why):
+    claim = msgspec.structs.replace(CATALOGUE.claim("SOLCD-ACK-01"), **changes)
+
+    assert why == applicable.why_not(claim, msgspec.structs.replace(RUN, adapter="artemis", profiles=("artemis",)))
+
+
+@pytest.mark.parametrize(
+    ("claim", "selected", "verdict", "reason"),
+    [
+        ("SOLCD-ACK-01", (), Verdict.NOT_TRIED, "no client"),
+        ("SOLCD-ACK-01", ("SOLCD-ACK-01",), Verdict.NOT_TRIED, "no client"),
+        ("SOLCD-ACK-01", ("EMS-STEP-02",), Verdict.NOT_TRIED, "Left out by the selection."),
+        ("CLASSIC-SYNC-01", (), Verdict.NOT_APPLICABLE, "The sentence binds Apache ActiveMQ Classic, not Artemis."),
+    ],
+)
+@pytest.mark.parametrize("scripted", [True, False])
+def test_a_run_without_a_client(claim, selected, verdict, reason, scripted):
+    run = msgspec.structs.replace(
+        RUN, title="Artemis", profiles=("artemis",), no_client_reason="no client", selected=selected
+    )
+    found = rules.rows(CATALOGUE, SCENARIOS if scripted else {}, tally.ClaimEvidence(run, [], {}), {})
+
+    assert {(verdict, reason)} == {(row.verdict, row.reason) for row in found if row.claim == claim}
+
+
+def test_a_claim_without_a_scenario_may_not_apply():
+    rows = rules.rows(CATALOGUE, {}, tally.ClaimEvidence(WEAK, [], {}), {"EMS-STEP-02": "No queue yet."})
+    found = {row.claim: (row.verdict, row.reason) for row in rows}
+
+    assert (Verdict.NOT_TRIED, "No queue yet.") == found["EMS-STEP-02"]
+    assert Verdict.NOT_APPLICABLE == found["SOLCD-ACK-01"][0]
+    assert found["SOLCD-ACK-01"][1].startswith("Not promised by this configuration: sync_non_transactional")
+
+
 def test_a_capability_that_is_missing_over_this_protocol():
     claim = CATALOGUE.claim("STOMP-TX-02")
     run = msgspec.structs.replace(RUN, protocol="stomp", capabilities=("queues", "transactions"))
@@ -636,9 +696,22 @@ def test_what_an_adapter_has_no_words_for_is_not_tried():
 def test_the_permission_needs_both_halves():
     found, absent = facts(offends={"unanswered_either_way": 1}), facts(offends={"unanswered_absent": 1})
 
-    assert Verdict.WITNESSED == rule("SOLCD-ACK-02", KILL, [found, absent, facts()]).verdict
+    row = rule("SOLCD-ACK-02", KILL, [found, absent, facts()])
+
+    found_and_absent = "1 of 300 sends without an answer were found after recovery, 1 others absent, in 3 kills."
+    assert (Verdict.WITNESSED, found_and_absent) == (row.verdict, row.reason)
     assert Verdict.NOT_WITNESSED == rule("SOLCD-ACK-02", KILL, [found] * 3).verdict
     assert Verdict.NOT_WITNESSED == rule("SOLCD-ACK-02", KILL, [absent] * 3).verdict
+
+
+@pytest.mark.parametrize(("seen", "verdict"), [(BROKEN, Verdict.WITNESSED), (CLEAN, Verdict.NOT_WITNESSED)])
+def test_a_permission_with_one_half(seen, verdict):
+    row = rule("ARTEMIS-SEND-11", KILL, seen, run=WEAK)
+
+    assert (verdict, f"{row.offences} of 300 confirmed messages missing after the fault, in 3 kills.") == (
+        row.verdict,
+        row.reason,
+    )
 
 
 def test_what_was_not_selected_is_not_tried():
@@ -654,6 +727,76 @@ def test_every_claim_has_a_row():
     assert set(CATALOGUE.claims) == {row.claim for row in rows}
     assert {Verdict.NOT_TRIED, Verdict.NOT_APPLICABLE} == {row.verdict for row in rows}
     assert all(row.reason for row in rows)
+
+
+def test_every_field_of_a_row():
+    run = msgspec.structs.replace(RUN, seed=8, command="conformance run --adapter reference")
+    broken = facts(offends=LOST, trial_flush_ns=3_000_000, all_confirmed=70)
+    row = rule("SOLCD-ACK-01", KILL, [facts(), broken, None], BROKEN, run=run)
+    control = "journal_buffer_ms=500, sync_non_transactional=false, sync_transactional=false"
+
+    assert {
+        "claim": "SOLCD-ACK-01",
+        "kind": "safety",
+        "scope": "common",
+        "subject": "broker",
+        "says": "Once the acknowledgement of a persistent message was received and processed, the message must not be lost.",
+        "document": "000",
+        "section": "Confirmed Delivery",
+        "adapter": "reference",
+        "version": "1",
+        "launcher": "native",
+        "settings": RUN.settings,
+        "protocol": "amqp",
+        "client": "proton",
+        "scenario": KILL,
+        "mode": "async_ack",
+        "fault": "kill",
+        "failure_model": "process death",
+        "verdict": "VIOLATED",
+        "exposure": {
+            "name": "confirmed_in_window",
+            "total": 100,
+            "minimum": 50,
+            "median": 50.0,
+            "trials": 2,
+            "confirmed": 70,
+            "window_ms": 3.0,
+        },
+        "trials": 2,
+        "offended": 1,
+        "void": 1,
+        "control": {"label": control, "strong": True, "failed": 3, "trials": 3},
+        "bound": None,
+        "q": None,
+        "reason": "3 of 200 confirmed messages lost: seen once in 2 kills. Affected: all confirmed messages. "
+        "First: p1:7 in subject.2.",
+        "replay": f"conformance replay . --scenario {KILL} --trial 2",
+        "required": False,
+        "faults": 2,
+        "offended_faults": 1,
+        "needs_exposure": False,
+        "strength": "",
+        "offences": 3,
+        "decided_by": "",
+        "failed_unpromised": "",
+        "anomaly": "lost",
+        "standing": False,
+        "repeated_by": (),
+        "witnesses": ({"trial": "subject.2", "queue": "q", "message": "p1:7", "timeline": ()},),
+    } == msgspec.to_builtins(row)
+    assert "conformance run --adapter reference --seed 8" == rule("SOLCD-ACK-01", KILL, CLEAN, run=run).replay
+
+
+def test_a_row_without_a_scenario_is_empty():
+    blank = next(row for row in rules.rows(CATALOGUE, {}, tally.ClaimEvidence(RUN, [], {}), {}))
+    counted = (blank.trials, blank.offended, blank.void, blank.faults, blank.offended_faults, blank.offences)
+
+    assert {"", "No scenario of this version tries it."} == {blank.scenario, blank.reason}
+    assert "" == blank.mode + blank.fault + blank.failure_model + blank.anomaly + blank.strength
+    assert (0,) * 6 == counted
+    assert [None] * 4 == [blank.exposure, blank.control, blank.bound, blank.q]
+    assert (False, False, (), ()) == (blank.standing, blank.needs_exposure, blank.repeated_by, blank.witnesses)
 
 
 def judgement(*verdicts, run=RUN, ours=(), **fields):
@@ -699,6 +842,13 @@ def test_spared_rows():
     assert ExitCode.CONFORMANT == exits.exit_code(everything, spared=lambda _: True)
     assert ExitCode.HARNESS == exits.exit_code(broken, spared=lambda _: True)
     assert ExitCode.INCONCLUSIVE == exits.exit_code(judgement(Verdict.HOLDS), also=[ExitCode.INCONCLUSIVE])
+    assert ExitCode.INCONCLUSIVE == exits.exit_code(everything, spared=lambda row: row.verdict is Verdict.VIOLATED)
+
+
+def test_a_row_that_another_row_decided():
+    """It leaves nothing undecided; a violation stays one."""
+    assert ExitCode.CONFORMANT == exits.exit_code(judgement(Verdict.HOLDS, Verdict.INCONCLUSIVE, decided_by="lost"))
+    assert ExitCode.VIOLATED == exits.exit_code(judgement(Verdict.HOLDS, Verdict.VIOLATED, decided_by="lost"))
 
 
 def test_repeats():
@@ -713,6 +863,7 @@ def test_repeats():
 @pytest.mark.parametrize(
     ("verdict", "offended", "added", "again"),
     [
+        (Verdict.INCONCLUSIVE, 1, 0, True),
         (Verdict.INCONCLUSIVE, 2, 0, True),
         (Verdict.INCONCLUSIVE, 2, exits.MOST_REPEATS - 1, True),
         (Verdict.INCONCLUSIVE, 2, exits.MOST_REPEATS, False),
@@ -840,3 +991,7 @@ def test_a_redelivery_delay_that_no_drain_waits_for_is_named():
 
     assert Verdict.INCONCLUSIVE == row.verdict
     assert "(redelivery_delay_ms is 600,000, and the suite waits for 30,000 at most)" in row.reason
+    short = rule(
+        "SOLCD-ACK-01", KILL, [facts(was_settled=False)] * 3, BROKEN, run=with_policy(redelivery_delay_ms=30_000)
+    )
+    assert "not drained to silence in 3 of 3 kills. Seen: " in short.reason

@@ -1,5 +1,7 @@
 """Standing checks: one row a claim, over the trials of every scenario that can show the offence."""
 
+import dataclasses
+
 import msgspec
 import pytest
 from judge_evidence import CATALOGUE, SCENARIOS, everywhere, facts
@@ -7,6 +9,7 @@ from judge_histories import RUN, record
 
 from conformance.judge import applicable, exits, rules
 from conformance.judge.rows import Judgement, Verdict
+from conformance.scenario.script import SETTLE, Consume, Publish, Together
 
 OWN = {"every_trial": [facts()] * 3}
 LOSES = {"liar_loses-half-a-prefetch": [facts(offends={"lost": 2})]}
@@ -82,6 +85,61 @@ def test_which_trials_are_judged(claim, scenario, judged):
     about = record(f"{scenario}.1", scenario)
 
     assert judged == applicable.judges(CATALOGUE.claims[claim], check.anomaly, SCENARIOS[scenario], about, RUN)
+
+
+def plain(*steps, **changes):
+    """A script without a fault, in which the client causes no anomaly; these steps may replace its own."""
+    own = (Publish(9, window=3), Consume("individual", stop=9, queues=2, receivers=2))
+    steps = steps or (*own, Together(own), *SETTLE)
+    return dataclasses.replace(SCENARIOS["every-trial"], steps=steps, **changes)
+
+
+@pytest.mark.parametrize(
+    ("anomaly", "script"),
+    [
+        ("lost", plain(queue=(("durable", False),))),
+        ("lost", plain(queue=(("undeclared", True),))),
+        ("lost", plain(settings=(("message_ttl_ms", 500),))),
+        ("lost", plain(Consume("no_ack"))),
+        ("lost", plain(Consume("pre"))),
+        ("delivered_twice", plain(Publish(9, window=3, batch=3, resends=True))),
+        ("delivered_twice", plain(Consume("individual", refuse=("released",)))),
+        ("delivered_twice", plain(Consume("transacted", rollback_every=2))),
+        ("delivered_twice", plain(Consume("dups_ok"))),
+        ("delivered_twice", plain(Consume("individual_dups_ok"))),
+        ("overtaken", plain(Publish(9, window=3, durable=False))),
+        ("overtaken", plain(Publish(9, window=3, queues=2))),
+        ("overtaken", plain(Consume("individual", refuse=("released",)))),
+        ("overtaken", plain(Consume("individual", receivers=2))),
+        ("overtaken", plain(Together((Consume("individual"), Consume("individual"))))),
+    ],
+)
+def test_what_the_script_itself_may_cause(anomaly, script):
+    """A control has the setting off, and is never judged."""
+    claim, about = CATALOGUE.claims["EMS-STEP-04"], record("t", script.id)
+
+    assert not applicable.judges(claim, anomaly, script, about, RUN)
+    assert applicable.judges(claim, anomaly, plain(), about, RUN)
+    assert applicable.judges(claim, "corrupt", script, about, RUN)
+    assert not applicable.judges(claim, anomaly, plain(), record("t", script.id, "control", "off"), RUN)
+
+
+@pytest.mark.parametrize(
+    ("changes", "judged"),
+    [
+        ({"faults": ("consumer_crash",)}, True),
+        ({"faults": ("consumer_crash", "kill")}, True),
+        ({"faults": ("kill",)}, False),
+        ({"when": {"page_size": "absent"}}, True),
+        ({"when": {"journal_buffer_ms": "absent"}}, False),
+    ],
+)
+def test_what_a_claim_asks_of_a_trial(changes, judged):
+    item = SCENARIOS["consumer-killed-under-auto"]
+    claim = msgspec.structs.replace(CATALOGUE.claims["EMS-STEP-04"], **changes)
+    run = msgspec.structs.replace(RUN, absent=("page_size",))
+
+    assert judged == applicable.judges(claim, "lost", item, record("t", item.id), run)
 
 
 @pytest.mark.parametrize(("protocol", "judged"), [("amqp", True), ("jms", False)])
@@ -161,6 +219,15 @@ def test_without_its_own_trials_an_offence_is_a_violation():
     bad = facts(offends={"delivered_twice": 1})
 
     assert Verdict.VIOLATED == row_of("AMQP-ACC-02", consumer_killed_under_auto=[bad, facts()]).verdict
+
+
+def test_an_offence_counts_before_the_queue_is_settled_and_not_where_it_proves_nothing():
+    bad = facts(offends={"lost": 2}, was_settled=False)
+    row = row_of("EMS-STEP-04", **OWN, consumer_killed_under_auto=[bad], **LOSES)
+    excused = row_of("EMS-STEP-04", **OWN, consumer_killed_under_no_ack=[bad], **LOSES)
+
+    assert (Verdict.VIOLATED, 4, 1) == (row.verdict, row.trials, row.offended)
+    assert (Verdict.HOLDS, 3, 0) == (excused.verdict, excused.trials, excused.offended)
 
 
 def test_an_expectation_is_observed():
