@@ -174,7 +174,7 @@ def _all_void(reason: str, one: Tally, run: RunRecord) -> Ruling:
     if why := next((words for _, words in _in_force(run)), ""):
         return Ruling(Verdict.INCONCLUSIVE, f"{reasons.sentence(reason)} A policy may explain it: {why}.")
     if JOURNAL_WATCHED in one.scenario.needs and NOT_FIRED in reason:
-        return Ruling(Verdict.INCONCLUSIVE, f"{reasons.sentence(reason)} The broker removed too few files of its journal.")
+        return Ruling(Verdict.INCONCLUSIVE, f"{reasons.sentence(reason)} The broker removed too few journal files.")
     return Ruling(Verdict.HARNESS_ERROR, reason)
 
 
