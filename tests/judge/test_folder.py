@@ -25,7 +25,7 @@ from judge_tampering import (
 )
 
 from conformance import claims, judge, records, scenario
-from conformance.errors import ExitCode
+from conformance.errors import ExitCode, HistoryError
 from conformance.judge.input import folder
 from conformance.records import RunFile
 
@@ -128,6 +128,32 @@ def test_an_edited_run_file_is_incomplete(run):
 
     assert (True, "") == (honest.run.finished, honest.run.incomplete)
     assert (False, "run.json was edited after the run") == (edited.run.finished, edited.run.incomplete)
+
+
+def test_an_edited_run_file_is_named_first(run):
+    whole = records.read(run / "run.json", RunFile).sealed
+    records.save(msgspec.structs.replace(whole, seed=8), run / "run.json")
+    shutil.rmtree(run / "trials" / "subject.2")
+    found = folder.read(run)
+
+    assert "run.json was edited after the run (and 1 more)" == found.run.incomplete
+    assert {place.name: place for place, _ in found.trials} == {
+        about.trial: run / "trials" / about.trial for _, about in found.trials
+    }
+
+
+@pytest.mark.parametrize("planned", [True, False])
+def test_the_last_trial_of_an_interrupted_run_may_have_no_record(run, planned):
+    whole = records.read(run / "run.json", RunFile)
+    (run / "trials" / "subject.3" / "trial.json").unlink()
+    plan = whole.plan if planned else None
+    records.save(msgspec.structs.replace(whole, plan=plan), run / "run.json")
+    with pytest.raises(HistoryError, match=r"trial\.json"):
+        folder.read(run)
+
+    records.save(msgspec.structs.replace(whole, plan=plan, finished=False, checksums={}), run / "run.json")
+    left = {"subject.1", "subject.2", "control.1", "control.2", "control.3"}
+    assert left == {about.trial for _, about in folder.read(run).trials}
 
 
 def test_a_run_file_of_another_version_is_not_edited(run):
