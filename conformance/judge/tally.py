@@ -33,8 +33,8 @@ class ClaimEvidence:
     facts: Mapping[str, TrialFacts]
 
     def of(self, scenario: str, arm: str, control: str = "") -> list[TrialRecord]:
-        """Return the trials of one arm of one scenario; `control` is its label."""
-        found = [t for t in self.trials if (t.scenario, t.arm) == (scenario, arm) and control in ("", t.control)]
+        """Return the trials of one arm of one scenario; `control` is the label of a control."""
+        found = [t for t in self.trials if (t.scenario, t.arm, t.control) == (scenario, arm, control)]
         return sorted(found, key=lambda trial: trial.index)
 
 

@@ -60,6 +60,22 @@ def test_each_kill_of_a_trial_counts():
     ) in row.reason
 
 
+def test_each_kill_that_offended_counts():
+    """One that lost a message counts, even if nothing else was at risk before it."""
+    many, bare = facts(offends=LOST, **MANY), facts(offends=LOST, exposed=0)
+    many.failing["lost"] = dataclasses.replace(many.failing["lost"], epochs={"confirm_epoch": 0b101})
+    rows = [rule("SOLCD-ACK-01", KILL, [one]) for one in (many, bare)]
+
+    assert [(10, 2), (1, 1)] == [(row.faults, row.offended_faults) for row in rows]
+    assert "seen in 2 of 10 kills" in rows[0].reason
+
+
+def test_a_broker_that_no_setting_weakens_needs_a_liar():
+    row = rule("SOLCD-ACK-01", KILL, CLEAN, BROKEN, run=msgspec.structs.replace(RUN, weakens=()))
+
+    assert row.reason.startswith("Its control (liar loses-the-oldest) was not run.")
+
+
 def test_a_kill_that_met_nothing_at_risk_is_no_evidence():
     """Two kills are left, and one more is needed: the script is repeated. What the others found does not matter."""
     short, whole = (
