@@ -70,10 +70,26 @@ def test_each_kill_that_offended_counts():
     assert "seen in 2 of 10 kills" in rows[0].reason
 
 
-def test_a_broker_that_no_setting_weakens_needs_a_liar():
-    row = rule("SOLCD-ACK-01", KILL, CLEAN, BROKEN, run=msgspec.structs.replace(RUN, weakens=()))
+@pytest.mark.parametrize(
+    ("claim", "name", "changes", "control"),
+    [
+        ("SOLCD-ACK-01", KILL, {"weakens": ()}, "liar loses-the-oldest"),
+        ("SOLCD-ACK-01", KILL, {"launcher": "external"}, "liar loses-the-oldest"),
+        ("EMS-STEP-02", AUTO, {"protocol": "jms"}, "session liar leaves-out-a-listener"),
+        (
+            *("ARTEMIS-SEND-10", "sync-held-while-sending"),
+            *({"weakens": (), "absent": ("sync_non_transactional",)}, "sync_non_transactional=false"),
+        ),
+    ],
+)
+def test_which_control_has_to_fail(claim, name, changes, control):
+    """A broker that no setting weakens needs a liar; only the opposite setting shows what a default does."""
+    row = rule(claim, name, CLEAN, run=msgspec.structs.replace(RUN, **changes))
 
-    assert row.reason.startswith("Its control (liar loses-the-oldest) was not run.")
+    assert (Verdict.INCONCLUSIVE, f"Its control ({control}) was not run.") == (
+        row.verdict,
+        row.reason.partition(" Seen")[0],
+    )
 
 
 def test_a_kill_that_met_nothing_at_risk_is_no_evidence():
