@@ -5,7 +5,7 @@ import types
 
 import msgspec
 import pytest
-from judge_evidence import CATALOGUE, SCENARIOS, facts, rule
+from judge_evidence import CATALOGUE, SCENARIOS, evidence, facts, rule
 from judge_histories import RUN
 
 from conformance import claims
@@ -324,6 +324,13 @@ def test_all_trials_void():
     row = rule("SOLCD-ACK-01", KILL, [None] * 3, void="no port was free")
 
     assert (Verdict.HARNESS_ERROR, "Every trial was void: no port was free", 3) == (row.verdict, row.reason, row.void)
+
+
+def test_a_trial_without_events_is_void():
+    empty = tally.ClaimEvidence(RUN, evidence(KILL, CLEAN).trials, {})
+    row = next(row for row in rules.rows(CATALOGUE, {KILL: SCENARIOS[KILL]}, empty, {}) if row.claim == "SOLCD-ACK-01")
+
+    assert (Verdict.HARNESS_ERROR, "Every trial was void: nothing was recorded") == (row.verdict, row.reason)
 
 
 def test_a_void_trial_beside_valid_ones():
