@@ -12,6 +12,7 @@ import struct
 import pytest
 from hostile_broker import (
     CREDIT,
+    FALSE,
     LET_IN,
     ROOM,
     SENDER,
@@ -33,6 +34,7 @@ from conformance.clients.amqp.connection import AmqpClientConnection
 from conformance.clients.amqp.session import NO_ID, AmqpSession
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.play import run_job
+from conformance.clients.session import Disconnected
 from conformance.clients.stomp.dialogue import StompDialogue
 from conformance.clients.stomp.raw_session import RawStompSession
 from conformance.clients.stomp.session import StompSession
@@ -154,6 +156,24 @@ def test_a_receiver_ends_when_the_broker_detaches_it(hostile, answer):
     session.close()
 
 
+def test_a_settled_delivery_is_handled_once(hostile, monkeypatch):
+    """A range in the same read names it again. The time must not grow with deliveries times ranges."""
+    ranges = frame(0x15, FALSE, ZERO, uint(1 << 16), TRUE, b"\x00\x53\x26\x45")
+    flood = b"".join(transfer(b"\x00\x53\x75\xa0\x01x", number) for number in range(500)) + ranges * 500
+    handled = []
+    handle = AmqpSession.on_delivery
+    monkeypatch.setattr(AmqpSession, "on_delivery", lambda *words: handled.append(words[2]) or handle(*words))
+    session = AmqpSession(
+        job(hostile(*LET_IN, attached("-p:q"), (CREDIT, flood + frame(0x18))).port, "amqp"), lambda: None
+    )
+
+    with pytest.raises(Disconnected):
+        consume(session, 500)
+    session.close()
+
+    assert 500 == len(handled)
+
+
 def test_links_that_a_broker_opens_have_a_limit(hostile):
     """Each takes memory of the client until the connection ends."""
     links = b"".join(
@@ -166,17 +186,19 @@ def test_links_that_a_broker_opens_have_a_limit(hostile):
     session.close()
 
 
-def test_a_transfer_to_a_sender_is_no_outcome(hostile):
+@pytest.mark.parametrize("awaited", [b"\x00\x53\x14", b""], ids=["after a send", "with the attach"])
+def test_a_transfer_to_a_sender_is_no_outcome(hostile, awaited):
     """proton takes it for a delivery of the sender, and calls it settled."""
-    ours = b"\x00\x53\x14", transfer(b"\x00\x53\x75\xa0\x01x")
-    broker = hostile(*LET_IN, SENDER, CREDIT_OF_SENDER, ours)
-    session = AmqpSession(job(broker.port, "amqp"), lambda: None)
-    session.attach_sender("q")
-    while not session.sendable():
-        session.pump(5.0)
-    session.send("p1:1", b"x", durable=True)
+    ours = transfer(b"\x00\x53\x75\xa0\x01x")
+    attach, answer = SENDER
+    says = ((attach, answer), CREDIT_OF_SENDER, (awaited, ours)) if awaited else ((attach, answer + ours),)
+    session = AmqpSession(job(hostile(*LET_IN, *says).port, "amqp"), lambda: None)
 
     with pytest.raises(ClientError, match="a transfer on a link on which only this client may send"):
+        session.attach_sender("q")
+        while not session.sendable():
+            session.pump(5.0)
+        session.send("p1:1", b"x", durable=True)
         while not session.outcomes:
             session.pump(5.0)
     session.close()

@@ -294,6 +294,7 @@ class AmqpClientConnection:
             offset += size
             self._drain_events()
             self._after_frame()
+            self._transport.pending()  # the engine forgets what is settled; else each range of the peer names it again
         del data[:offset]
 
     def _size(self, size: int) -> int:

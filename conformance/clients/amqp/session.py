@@ -86,7 +86,8 @@ class AmqpSession(Session):
         sender = self._session.sender(f"sender-{queue}")
         _ask(sender, self._job.asks.publisher)
         _name_outcomes(sender, self._job.outcomes)
-        self._senders[queue] = self._attach(sender, sender.target, address(self._job.destination, queue))
+        self._senders[queue] = sender  # before the broker may use it
+        self._attach(sender, sender.target, address(self._job.destination, queue))
 
     @override
     def attach_receiver(self, queue: str, credit: int, subscription: AckHeader) -> None:
