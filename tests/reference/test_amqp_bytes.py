@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import tracemalloc
 
 import pytest
 
-from conformance.reference.amqp.connection import OPEN_S, AmqpConnection
+from conformance.reference.amqp.connection import MAX_EVENTS, OPEN_S, AmqpConnection
 from conformance.reference.amqp.links import MAX_UNSENT, MAX_UNSTORED
 from tests.reference.amqp_raw import (
+    DETACH,
     DISPOSITION,
     HEADER,
     MESSAGE,
@@ -190,6 +192,100 @@ def test_a_peer_that_is_not_read_is_not_silent():
 
     assert LIMIT in talk.turn()
     assert talk.connection.closed
+
+
+HELD = 500
+
+
+def holding(rig):
+    """A receiver that holds so many messages, with two transactions: the talk, and the ids of the transactions."""
+    for _ in range(HELD):
+        rig.send(MESSAGE[7:])
+    rig.disk()
+    receiver = attaching("r", 1, receives=True) + flow(1, HELD)
+    talk = Talk(
+        rig, opening(max_frame=1 << 18) + beginning() + receiver + attaching("c", 0, target=described(0x30, NULL))
+    )
+    said = talk.say(transfer(0, 0, DECLARE)) + talk.say(transfer(0, 1, DECLARE))
+    return talk, [part[:8] for part in said.split(b"\xa0\x08")[1:]]
+
+
+def outcome_of_all(*fields):
+    return frame(DISPOSITION, TRUE, uint(0), uint(HELD - 1), *fields)
+
+
+def test_a_flood_of_ranges_leaves_others_their_turn():
+    """Of 100 ranges over 500 deliveries in one read, those of one turn; and in the end all, in the order they came."""
+    rig = Rig("q")
+    talk, _ = holding(rig)
+    talk.say(outcome_of_all() * 100 + outcome_of_all(NULL, described(0x24)))
+    turns = 0
+    while talk.connection.choked:
+        turns += 1
+        talk.later.pop()()
+        talk.turn()
+        assert rig.queue.unacknowledged == HELD or not talk.connection.choked
+    rig.disk()
+
+    assert turns == HELD * 100 // MAX_EVENTS
+    assert rig.queue.depth == 0
+
+
+def test_an_outcome_that_is_given_again_is_kept_once():
+    """In one transaction after the other: the last has it, and 200 ranges take no more memory than two."""
+    rig = Rig("q")
+    talk, identities = holding(rig)
+    accepted = [outcome_of_all(NULL, state(identity, described(0x24))) for identity in identities]
+    sizes = []
+    tracemalloc.start()
+    try:
+        for times in (1, 100):
+            for said in accepted * times:
+                talk.say(said)
+            sizes.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    assert sizes[1] - sizes[0] < 100_000
+    for number, depth in enumerate((HELD, 0)):
+        talk.say(transfer(0, 2 + number, b"\x00\x53\x77" + described(0x32, text(identities[number], 0xA0), b"\x42")))
+        rig.disk()
+        assert rig.queue.depth == depth
+
+
+NULLS = b"\xd0\x00\x00\x14\x04\x00\x00\x14\x00" + b"\x40" * 0x1400
+"""A list of 5,120 nulls. The engine takes 400 KB for it."""
+
+
+def wide(small):
+    """The same frame, with the code of its performative in eight bytes."""
+    return (len(small) + 7).to_bytes(4, "big") + small[4:8] + b"\x00\x80" + small[10].to_bytes(8, "big") + small[11:]
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        attaching("a", 9, source=described(0x28, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULLS)),
+        attaching("a" * 6000, 9),
+        outcome_of_all(NULL, b"\x00\x53\x34" + NULLS),
+        wide(outcome_of_all(NULL, b"\x00\x53\x34" + NULLS)),
+    ],
+    ids=["attach", "name", "state", "state, wide code"],
+)
+def test_what_the_engine_keeps_is_bounded(large):
+    """It keeps an attach as long as its link, and a state with every delivery that the range names."""
+    talk, _ = holding(Rig("q", max_links=5))
+
+    assert LIMIT in talk.say(large)
+
+
+def test_links_that_are_detached_are_not_counted():
+    """Nor are those of a session that has ended."""
+    talk, _ = holding(Rig("q", max_links=5))
+    for number in range(50):
+        talk.say(attaching(f"{number}" + "x" * 250, 9, channel=0) + frame(DETACH, uint(9), TRUE))
+        talk.say(beginning(channel=1) + attaching(f"{number}" + "y" * 250, 0, channel=1) + frame(0x17, channel=1))
+
+    assert LIMIT not in talk.heard
 
 
 @pytest.mark.parametrize("said", [b"", b"AMQP", HEADER])

@@ -107,3 +107,13 @@ def test_what_has_passed_leaves_nothing(way, ttl):
     assert sizes[1] < sizes[0] + 300  # a heap may have 64 places more than it needs, each of a pair
     gc.collect()
     assert sum(isinstance(each, Message) for each in gc.get_objects()) <= HELD
+
+
+def test_a_topic_without_subscriptions_leaves_nothing():
+    """Each name is a topic, and each message is refused."""
+    rig = Rig()
+    before = entries(rig.broker)
+    for n in range(100):
+        rig.send(topic=f"t{n}")
+
+    assert entries(rig.broker) == before

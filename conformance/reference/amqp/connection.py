@@ -18,10 +18,11 @@ from typing import Any
 import cproton as pn
 
 from conformance.reference.amqp import attach, states
-from conformance.reference.amqp.handshake import Handshake, farewell
+from conformance.reference.amqp.handshake import AMQP_HEADER, Handshake, farewell
 from conformance.reference.amqp.links import MAX_UNSENT, MAX_UNSTORED, AmqpLink, AmqpPeer
 from conformance.reference.amqp.receiving import Coordinator, Incoming, Windowed
 from conformance.reference.amqp.sending import Browsing, Outgoing, Sending
+from conformance.reference.core import sections
 from conformance.reference.core.admission import LIMIT, Refusal
 from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.profiles import PLAIN
@@ -29,12 +30,23 @@ from conformance.reference.security import OPEN, Guard
 
 MAX_FRAME = 256 * 1024
 MAX_SESSIONS = 256
+MAX_EVENTS = 5_000
+"""Events of the engine in one turn, beyond which other peers have theirs first: one range names a whole queue."""
+
+MAX_DISPOSITION = 4096
+"""Bytes of a disposition. The engine keeps its state with each delivery that it names."""
+
+ATTACHED = 1024
+"""Bytes of an attach, the average of as many links as there may be. The engine takes 80 times as much."""
+
 OPEN_S = 10.0
 """Seconds in which a peer has to open its connection."""
 
 FORCED = "amqp:connection:forced"
 FRAMING = "amqp:connection:framing-error"
 """Condition names of section 2.8.16."""
+
+_TRANSFER = b"\x00\x53\x14"
 
 _SCRATCH = bytearray(256 * 1024)
 _VIEW = memoryview(_SCRATCH)
@@ -64,11 +76,14 @@ class AmqpConnection:
         self._refusal = refusal
         self._links: dict[Any, AmqpLink] = {}
         self._sessions: set[Any] = set()
-        self._refused = 0
+        self._attached: dict[Any, int] = {}
         self._transport: Any = None
         self._deadline: float | None = None
         self._opened = False
         self._writing = False
+        self._unread = b""
+        self._waits = False
+        self._size = 0
         self._was_choked = False
         self._dismissed = False
         self._farewell = b""
@@ -88,16 +103,34 @@ class AmqpConnection:
         if self._was_choked:
             self._was_choked = False
             pn.pn_transport_set_idle_timeout(self._transport, self._idle_ms)
-        rest = memoryview(data)
-        while rest and not self._dismissed and not self._ended:
-            room = pn.pn_transport_capacity(self._transport)
-            if room <= 0:
-                break
-            rest = rest[pn.pn_transport_push(self._transport, rest[:room]) :]
-            self._events()
+        at = handled = 0
+        data = self._unread + data
+        while handled < MAX_EVENTS and (end := _frame_end(data, at)) > at:
+            handled += self._push(memoryview(data)[at:end])
+            at = end
+        self._unread = data[at:]
+        self._waits = handled >= MAX_EVENTS
+        if self._waits:
+            self._peer.later(0, lambda: self.receive(b""))
         if not self._ended and pn.pn_transport_capacity(self._transport) < 0:
             self._no_more()
         self._wake()
+
+    def _push(self, frame: memoryview) -> int:
+        """Gives the engine one frame, or a run of transfers, and returns how many events it made of it."""
+        self._size = len(frame)
+        self._peer.said = None
+        handled = 0
+        if self._size > MAX_DISPOSITION and _is_disposition(bytes(frame[:MAX_DISPOSITION])):
+            self.close(LIMIT, f"a disposition has at most {MAX_DISPOSITION} bytes")
+            return 0
+        while frame and not self._dismissed and not self._ended:
+            room = pn.pn_transport_capacity(self._transport)
+            if room <= 0:
+                break
+            frame = frame[pn.pn_transport_push(self._transport, frame[:room]) :]
+            handled += self._events()
+        return handled
 
     def _no_more(self) -> None:
         """The engine reads no more. It says why, but not where it did not know the performative or type of a frame."""
@@ -144,7 +177,7 @@ class AmqpConnection:
     def choked(self) -> bool:
         """Whether the peer should not be read: too much of it waits for the disk, or too many answers wait for it."""
         peer = self._peer
-        choked = peer.paused or peer.unstored >= MAX_UNSTORED
+        choked = peer.paused or peer.unstored >= MAX_UNSTORED or self._waits
         if choked and not self._was_choked and self._transport is not None and not self._ended:
             # The broker does not read now, so the client's silence proves nothing until its next bytes arrive.
             pn.pn_transport_set_idle_timeout(self._transport, 0)
@@ -236,12 +269,15 @@ class AmqpConnection:
             if link.open and isinstance(link, Sending):
                 link.flow()
 
-    def _events(self) -> None:
+    def _events(self) -> int:
+        handled = 0
         while not self._ended and (event := pn.pn_collector_peek(self._collector)):
             handler = _HANDLERS.get(pn.pn_event_type(event))
             if handler is not None:
                 handler(self, event)
             pn.pn_collector_pop(self._collector)
+            handled += 1
+        return handled
 
     def _on_connection_open(self, event: object) -> None:
         self._opened = True
@@ -267,6 +303,10 @@ class AmqpConnection:
 
     def _on_link_open(self, event: object) -> None:
         engine = pn.pn_event_link(event)
+        most = self._broker.settings.max_links
+        self._attached[engine] = self._size
+        if len(self._attached) > 2 * most or sum(self._attached.values()) > most * ATTACHED:
+            self.close(LIMIT, "the links that the peer has not detached are too many, or too large")
         try:
             refusal = self._attach(engine)
         except UnicodeDecodeError:
@@ -279,9 +319,6 @@ class AmqpConnection:
         pn.pn_link_open(engine)
         states.explain(pn.pn_link_condition(engine), *refusal)
         pn.pn_link_close(engine)
-        self._refused += 1
-        if self._refused > self._broker.settings.max_links:
-            self.close(LIMIT, "too many links were refused that the peer has not detached")
 
     def _attach(self, engine: Any) -> Refusal | None:
         most = self._broker.settings.max_links
@@ -333,10 +370,9 @@ class AmqpConnection:
     def _on_link_close(self, event: object) -> None:
         engine = pn.pn_event_link(event)
         link = self._links.pop(engine, None)
+        self._attached.pop(engine, None)
         if link is not None:
             link.ended()
-        else:
-            self._refused -= 1
         # The same performative as the peer's: a detach is answered by a detach, a close by a close (section 2.6.6).
         if pn.pn_event_type(event) == pn.PN_LINK_REMOTE_DETACH:
             pn.pn_link_detach(engine)
@@ -364,9 +400,38 @@ class AmqpConnection:
 
     def _end_links(self, session: Any) -> None:
         """Control links first: a transaction ends while its consumers' links still hold what it is about."""
+        gone = [engine for engine in self._attached if session is None or pn.pn_link_session(engine) == session]
+        for engine in gone:
+            del self._attached[engine]
         ending = [engine for engine, link in self._links.items() if session is None or link.session == session]
         for engine in sorted(ending, key=lambda engine: not isinstance(self._links[engine], Coordinator)):
             self._links.pop(engine).ended()
+
+
+def _frame_end(data: bytes, at: int) -> int:
+    """Where the next frame ends, or the last of a run of transfers, each of which makes one event; `at` if none is whole.
+
+    Bytes that cannot be a frame are left to the engine, to refuse them.
+    """
+    end = at
+    while len(data) >= end + 4:
+        head = data[end : end + 4]
+        size = len(AMQP_HEADER) if head == AMQP_HEADER[:4] else int.from_bytes(head, "big")
+        if not 8 <= size <= MAX_FRAME:
+            return len(data)
+        if end + size > len(data):
+            break
+        if not data.startswith(_TRANSFER, end + 8) or data[end + 4] != 2:
+            return end if end > at else end + size
+        end += size
+    return end
+
+
+def _is_disposition(frame: bytes) -> bool:
+    try:
+        return sections.code(frame, 4 * frame[4])[0] == 0x15
+    except sections.DecodeError:
+        return False
 
 
 _HANDLERS: dict[int, Callable[[AmqpConnection, object], None]] = {

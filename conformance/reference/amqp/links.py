@@ -27,6 +27,7 @@ class AmqpPeer:
 
     `unsent` and `unstored` are the bytes that the two bounds are about, `partial` those of messages that have come in
     part; `paused` says that the socket takes no more. `soon` is called before the next bytes are taken for the socket.
+    `said` is the transactional-state of the frame that is being read, once it is decoded.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class AmqpPeer:
         self.unstored = 0
         self.partial = 0
         self.paused = False
+        self.said: states.Transacted | None = None
 
     @property
     def has_room(self) -> bool:

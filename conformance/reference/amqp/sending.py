@@ -133,9 +133,10 @@ class Outgoing(Sending):
 
         If the client has settled it, no outcome can follow: after a rollback it counts as settled without one.
         """
-        said = states.transacted(delivery)
+        said = self._peer.said = self._peer.said or states.transacted(delivery)
         transaction = self._peer.transactions.get(said.identity)
-        over = transaction is None and settled and self._enlisted.get(tag) == said.identity
+        before = self._enlisted.get(tag)
+        over = transaction is None and settled and before == said.identity
         if said.outcome is None or over:
             # A settlement that only repeats the state of a transaction that is over brings no outcome either.
             if settled:
@@ -143,25 +144,31 @@ class Outgoing(Sending):
                 self._lapse(tag)
         elif transaction is None:
             self.refuse(Refusal(states.UNKNOWN_ID, "no such transaction is open on this connection"))
-        else:
+        elif settled or before != said.identity:
+            if before in self._peer.transactions and before != said.identity:
+                self._peer.transactions[before].leave_out(self._subscription, tag)
             self._enlisted[tag] = said.identity
             self._broker.settle(
                 self._subscription, tag, said.outcome, self._wake, here=said.here, transaction=transaction
             )
             if settled:
                 self._forget(delivery, tag)
-                transaction.when_over(lambda committed: None if committed else self._lapse(tag))
-            else:
-                transaction.when_over(lambda committed: self._discharged(tag, said) if committed else None)
+            transaction.when_over(
+                self._subscription,
+                tag,
+                lambda committed: self._discharged(tag, said, settled=settled, committed=committed),
+            )
 
     def _lapse(self, tag: int) -> None:
         outcome, here = self.lapse
         self._broker.settle(self._subscription, tag, outcome, self._wake, here=here)
 
-    def _discharged(self, tag: int, said: states.Transacted) -> None:
+    def _discharged(self, tag: int, said: states.Transacted, *, settled: bool, committed: bool) -> None:
         """Committed: the delivery is settled, unless it has had another outcome since."""
-        if self._enlisted.get(tag) == said.identity:
+        if committed and self._enlisted.get(tag) == said.identity:
             self._confirm(tag, said.state)
+        elif settled and not committed:
+            self._lapse(tag)
 
     def _forget(self, delivery: Any, tag: int) -> None:
         del self._tags[delivery], self._unsettled[tag]

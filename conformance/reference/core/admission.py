@@ -122,7 +122,7 @@ class Addresses:
     def targets(self, queue: Queue) -> list[Queue]:
         """The queues that get what is sent to this one: it and those with `copies_of`; of a topic its subscriptions."""
         if queue.topic:
-            return list(self._subscriptions[quote(queue.name, "")])
+            return list(self._subscriptions.get(quote(queue.name, ""), ()))
         named = [name for name, options in self._options.items() if options.copies_of == queue.name != name]
         return [queue, *map(self.queue, named)]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from conformance.reference.core.admission import NOT_FOUND, Addresses, Admission, Refusal, Refused, ignore_refusal
 from conformance.reference.core.effects import Effect, Effects, Storage
-from conformance.reference.core.queues import DeliveryOutcome, Expiries, Message, Queue, Send, Subscription, Transaction
+from conformance.reference.core.queues import Expiries, Message, Queue, Send, Subscription, Transaction
 from conformance.reference.core.sections import Parsed, aged, encode
 from conformance.reference.core.settlement import SettlementEvent, State
 from conformance.reference.honest import Asked, Honest
@@ -253,7 +253,7 @@ class ReferenceBroker:
             return
         effects = self._sends_effects(self._admission.unrepeated(transaction.sends))
         stored = self.behaviour.stored_outcomes(len(transaction.outcomes))
-        for place, (subscription, tag, event, here) in enumerate(transaction.outcomes):
+        for place, ((subscription, tag), (event, here)) in enumerate(transaction.outcomes.items()):
             made = self._outcome_effects(subscription, tag, event, here=here, transacted=True)
             effects += made if place < stored else [effect._replace(records=()) for effect in made]
             subscription.committed = True
@@ -373,7 +373,7 @@ class ReferenceBroker:
         In a transaction the delivery stays with its link until the commit, and `done` is called at once.
         """
         if transaction is not None and self.behaviour.holds_outcomes:
-            transaction.outcomes.append(DeliveryOutcome(subscription, tag, outcome, here))
+            transaction.outcomes.setdefault((subscription, tag), (outcome, here))
             done()
             return
         effects = self._outcome_effects(subscription, tag, outcome, here=here, transacted=False)

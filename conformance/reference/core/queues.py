@@ -367,18 +367,10 @@ class Send(NamedTuple):
     identity: bytes | None
 
 
-class DeliveryOutcome(NamedTuple):
-    """What a consumer said of a delivery; `here` is false for undeliverable-here."""
-
-    subscription: Subscription
-    tag: int
-    event: SettlementEvent
-    here: bool
-
-
 class Transaction:
     """What was sent and settled in one transaction, in order; `number` is its own since the start of the broker.
 
+    `outcomes` has of each delivery the first that a consumer gave, and whether it may be delivered here again.
     It owns nothing: a delivery stays with its link, and an outcome counts only if that link still holds the delivery
     when the transaction is committed.
     """
@@ -386,14 +378,19 @@ class Transaction:
     def __init__(self, number: int) -> None:
         self.number = number
         self.sends: list[Send] = []
-        self.outcomes: list[DeliveryOutcome] = []
-        self._watchers: list[Callable[[bool], None]] = []
+        self.outcomes: dict[tuple[Subscription, int], tuple[SettlementEvent, bool]] = {}
+        self._watchers: dict[tuple[Subscription, int], Callable[[bool], None]] = {}
 
-    def when_over(self, watcher: Callable[[bool], None]) -> None:
+    def when_over(self, subscription: Subscription, tag: int, watcher: Callable[[bool], None]) -> None:
         """Calls back once, after the effects and before the answer: true for committed, false for rolled back."""
-        self._watchers.append(watcher)
+        self._watchers[subscription, tag] = watcher
+
+    def leave_out(self, subscription: Subscription, tag: int) -> None:
+        """The delivery has an outcome in another transaction now."""
+        self.outcomes.pop((subscription, tag), None)
+        self._watchers.pop((subscription, tag), None)
 
     def over(self, *, committed: bool) -> None:
-        watchers, self._watchers = self._watchers, []
-        for watcher in watchers:
+        watchers, self._watchers = self._watchers, {}
+        for watcher in watchers.values():
             watcher(committed)
