@@ -10,8 +10,10 @@ import pytest
 from conformance.reference.amqp.connection import MAX_EVENTS, OPEN_S, AmqpConnection
 from conformance.reference.amqp.links import MAX_UNSENT, MAX_UNSTORED
 from tests.reference.amqp_raw import (
+    BEGIN,
     DETACH,
     DISPOSITION,
+    END,
     HEADER,
     MESSAGE,
     NULL,
@@ -283,9 +285,41 @@ def test_links_that_are_detached_are_not_counted():
     talk, _ = holding(Rig("q", max_links=5))
     for number in range(50):
         talk.say(attaching(f"{number}" + "x" * 250, 9, channel=0) + frame(DETACH, uint(9), TRUE))
-        talk.say(beginning(channel=1) + attaching(f"{number}" + "y" * 250, 0, channel=1) + frame(0x17, channel=1))
+        talk.say(beginning(channel=1) + attaching(f"{number}" + "y" * 250, 0, channel=1) + frame(END, channel=1))
 
     assert LIMIT not in talk.heard
+
+
+def test_sessions_that_end_in_one_read_give_their_channels_back():
+    """More than 256 of them, each on the same channel of the peer."""
+    talk = Talk(Rig("q"), opening() + (beginning(channel=1) + frame(END, channel=1)) * 300 + beginning())
+
+    assert talk.heard.count(b"\x00\x53\x17") == 300
+    assert not talk.connection.closed
+
+
+def test_a_link_that_the_peer_has_no_handle_for_ends_the_connection(capfd):
+    """Its begin allows one handle, and it attaches two links. The engine writes nothing more."""
+    begin = frame(BEGIN, NULL, uint(0), uint(1 << 30), uint(1 << 30), uint(0))
+    talk = Talk(Rig("q"), opening() + begin + attaching("a", 0) + attaching("b", 1))
+
+    assert talk.connection.closed
+    assert capfd.readouterr().err == ""
+
+
+def test_nothing_is_kept_of_a_peer_that_speaks_another_protocol():
+    """Until it has closed its end it may say more."""
+    talk = Talk(Rig("q"))
+    tracemalloc.start()
+    try:
+        for _ in range(20):
+            talk.say(bytes(100_000))
+        kept = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+
+    assert talk.connection.closed
+    assert kept < 1_000_000
 
 
 @pytest.mark.parametrize("said", [b"", b"AMQP", HEADER])

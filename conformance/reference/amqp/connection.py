@@ -240,6 +240,10 @@ class AmqpConnection:
         pn.pn_transport_set_channel_max(self._transport, MAX_SESSIONS - 1)
         pn.pn_transport_set_idle_timeout(self._transport, self._idle_ms)
         pn.pn_transport_require_auth(self._transport, False)
+        record = pn.pn_transport_attachments(self._transport)
+        pn.pn_record_def_py(record)
+        pn.pn_record_set_py(record, {})
+        pn.pn_transport_set_pytracer(self._transport, self._logged)
         pn.pn_transport_bind(self._transport, self._connection)
 
     @property
@@ -299,6 +303,7 @@ class AmqpConnection:
         self._end_links(session)
         self._sessions.discard(session)
         pn.pn_session_close(session)
+        self._apart()  # the engine has 256 channels, and an end that is not written keeps one
         pn.pn_session_free(session)
 
     def _on_link_open(self, event: object) -> None:
@@ -367,6 +372,10 @@ class AmqpConnection:
         """What is settled from now on is in another disposition: the engine writes what it has."""
         pn.pn_transport_pending(self._transport)
 
+    def _logged(self, transport: object, line: str) -> None:
+        """The engine writes no more after a "process error", as where the peer's handle-max is too small for a link."""
+        self._dismissed = self._dismissed or "process error" in line
+
     def _on_link_close(self, event: object) -> None:
         engine = pn.pn_event_link(event)
         link = self._links.pop(engine, None)
@@ -409,9 +418,9 @@ class AmqpConnection:
 
 
 def _frame_end(data: bytes, at: int) -> int:
-    """Where the next frame ends, or the last of a run of transfers, each of which makes one event; `at` if none is whole.
+    """Where the next frame ends, or the last of a run of transfers, each of which makes one event.
 
-    Bytes that cannot be a frame are left to the engine, to refuse them.
+    It is `at` if no frame is whole. Bytes that cannot be a frame are left to the engine, to refuse them.
     """
     end = at
     while len(data) >= end + 4:

@@ -50,6 +50,8 @@ class Handshake:
         self.rest += data
         while not (self.done or self.failed) and self._stage():
             pass
+        if self.failed:
+            self.rest.clear()
 
     def output(self) -> bytes:
         data, self._output = bytes(self._output), bytearray()
