@@ -146,7 +146,7 @@ class AmqpClientFuzz(Fuzz):
 
 
 def _send(fuzz, **headers):
-    queue = "q" if fuzz.chance.random() < 0.99 else f"q{fuzz.chance.randrange(60)}"
+    queue = "q" if fuzz.chance.random() < 0.9999 else f"q{fuzz.chance.randrange(60)}"
     return stomp.frame("SEND", b"x" * fuzz.chance.randrange(200), destination=queue, **headers)
 
 
