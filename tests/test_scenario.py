@@ -9,7 +9,7 @@ import pytest
 from conformance import claims, scenario
 from conformance.errors import CatalogueError, FaultError, UsageError
 from conformance.judge import confidence
-from conformance.scenario import SYNC_OFF, Check, Liar, Scenario, SessionLiar
+from conformance.scenario import SPREADS, SYNC_OFF, Check, Liar, Scenario, SessionLiar
 from conformance.scenario.reading import drawn, togethers
 from conformance.scenario.script import (
     SETTLE,
@@ -346,6 +346,13 @@ def test_one_of_two_triggers_is_drawn():
     assert {Nth, After} == found
     with pytest.raises(FaultError, match="was not drawn"):
         parts_of(kill.at)
+
+
+@pytest.mark.parametrize(("option", "asked"), [("copies_of", ()), ("subscribed", ()), ("max_length", (SPREADS,))])
+def test_what_is_sent_to_one_address_is_not_spread(option, asked):
+    item = dataclasses.replace(script((Publish(10, window=5, queues=2), *SETTLE)), queue=((option, True),))
+
+    assert asked == item.of_client
 
 
 @pytest.mark.parametrize("step", [Publish(10, window=5), Publish(10, window=5, queues=2, batch=5)])

@@ -26,7 +26,7 @@ from conformance.adapters.interface import Adapter
 from conformance.claims import VENDOR_SURFACES
 from conformance.errors import UsageError
 from conformance.history import OPAQUE
-from conformance.scenario import CALLS, FRAMES, MODIFIED, SUBSCRIBED
+from conformance.scenario import CALLS, FRAMES, MODIFIED
 
 
 class ClientSetting(Setting):
@@ -83,7 +83,13 @@ class ClientFile(Table):
         """Describe the protocol of the broker as an application of this client sees it."""
         over = broker.protocols[self.wire]
         seen = (over.capabilities - self.hides) | self.capabilities
-        return Protocol(port=over.port, ack_confirm=self.ack_confirm, capabilities=seen, destination=over.destination)
+        return Protocol(
+            port=over.port,
+            ack_confirm=self.ack_confirm,
+            capabilities=seen,
+            destination=over.destination,
+            topic=over.topic,
+        )
 
     def lacks(self, need: str) -> str:
         """Say why a script that needs this of its client (`Scenario.of_client`) cannot run; empty if it can."""
@@ -95,7 +101,6 @@ class ClientFile(Table):
     @property
     def hidden_needs(self) -> dict[str, str]:
         found = {MODIFIED: f"an application of {self.title} has no call for it"}
-        found[SUBSCRIBED] = f"the suite makes no durable subscriptions with {self.title}"
         if self.wire in OPAQUE:
             found[FRAMES] = f"no link can read the frames of {self.title}"
         return found

@@ -282,7 +282,8 @@ class Scenario:
         limited = "max_length" in dict(self.queue) and any(isinstance(s, Publish) and s.batch for s in self._clients)
         refused = any(name in REFUSING and value != "block" for name, value in self.settings)
         asked[TURNED_AWAY] = limited or refused or "undeclared" in dict(self.queue)
-        asked[SPREADS] = any(isinstance(step, Publish) and step.queues > 1 for step in self._clients)
+        one_place = self.copied or self.subscribed
+        asked[SPREADS] = any(isinstance(step, Publish) and step.queues > 1 and not one_place for step in self._clients)
         asked[ENDS_ONE] = any(step.ends for step in takes)
         asked[FORWARDS] = any(step.forwards for step in takes)
         asked |= {REFUSES: any(step.refuse for step in takes), HOLDS: any(step.hold for step in takes)}

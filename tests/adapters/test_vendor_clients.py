@@ -14,7 +14,7 @@ from conformance.adapters import VARIANT, parse_assignments
 from conformance.adapters.vendor_clients import choose, find, names, of_broker, said, with_client
 from conformance.clients.roles.modes import MODES
 from conformance.errors import UsageError
-from conformance.scenario import CALLS
+from conformance.scenario import CALLS, SUBSCRIBED
 
 BROKERS = ["activemq", "artemis", "ems", "openmq", "qpid", "rabbitmq", "reference", "solace"]
 FAULTY = """
@@ -179,6 +179,7 @@ def test_a_client_hides_and_adds() -> None:
     assert not {"ack_confirmed", "presettled_delivery"} & shown.capabilities("jms")
     assert "simplified_api" in shown.capabilities("jms") - own.capabilities("amqp")
     assert (spoken.port, spoken.destination, spoken.ack_confirm) == (wire.port, wire.destination, None)
+    assert spoken.topic == wire.topic
     assert {**shown.file.protocols, "jms": None} == {**own.file.protocols, "jms": None}
     assert shown.file.settings == {**own.file.settings, **client.settings}
     assert {name for name in type(own.file).model_fields if getattr(shown.file, name) != getattr(own.file, name)} == {
@@ -340,3 +341,20 @@ def test_a_client_of_another_house_promises_nothing_for_a_broker(broker, client,
     seen = with_client(adapters.find(broker), find(client))
 
     assert ("redelivered_flag_promised" in seen.capabilities("jms")) is promised
+
+
+@pytest.mark.parametrize(
+    ("broker", "client", "why"),
+    [
+        ("artemis", "artemis-jms", None),
+        ("activemq", "qpid-jms", None),
+        ("qpid", "qpid-jms", None),
+        ("qpid", "qpid-amqp091", "the adapter of qpid does not say `topic` over amqp091"),
+        ("rabbitmq", "qpid-jms", "the adapter of rabbitmq does not say `topic` over jms"),
+    ],
+)
+def test_a_client_subscribes_durably_where_its_wire_has_a_topic(broker, client, why):
+    """Over AMQP 1.0 RabbitMQ attaches receivers to queues only."""
+    seen = with_client(adapters.find(broker), find(client))
+
+    assert why == seen.lacks_over(find(client).surface).get(SUBSCRIBED)

@@ -80,11 +80,11 @@ class Clients:
         self.working = {}
         self.count = 0
 
-    def start(self, step, *, pool=None, pidfds=(), asynchronous=False, seen=SEEN, **fields):
-        """The process that was given this job."""
+    def start(self, step, *, pool=None, pidfds=(), asynchronous=False, seen=SEEN, topic="", **fields):
+        """The process that was given this job; with a `topic` the queue is a durable subscription of it."""
         self.count += 1
         host, port = self.broker.endpoint("jms")
-        probe = self.broker.depth_probe(self.queue)
+        probe = self.broker.depth_probe(self.queue, topic)
         path = self.folder / f"{self.count}.jsonl"
         work = Job(
             step=step,
@@ -96,6 +96,8 @@ class Clients:
             ack_confirm=SEEN.file.protocols["jms"].ack_confirm or NEVER,
             vendor=vendor_of(seen, "jms", seen.effective(), CLIENT.name, 100, asynchronous=asynchronous),
             depth=DepthProbe(probe.method, probe.url, probe.field),
+            subscriber=topic,
+            destination=topic or "{queue}",
             **{"host": host, "port": port, "liveness_s": PATIENCE, **fields},
         )
         child = (pool or self.pool).spawn(work, work.vendor, path.with_suffix(".log"), pidfds)
@@ -120,9 +122,9 @@ class Clients:
         step = Publish(count, window, batch=batch, rollback_every=rollback_every, until=until)
         return self.play(step, **fields)[1]
 
-    def drained(self):
+    def drained(self, **fields):
         """What was left in the queue, in the order in which it came."""
-        result, events = self.play(Drain())
+        result, events = self.play(Drain(), **fields)
         assert ("finished", 0) == (result.ended, result.depth)
         return messages(events, Op.DRAIN, Phase.OK)
 
@@ -337,6 +339,14 @@ def test_unacknowledged_messages_stay_in_the_queue(clients, mode, fields, left):
     assert [f"p1:{number}" for number in left] == sorted(clients.drained())
 
 
+def test_a_durable_subscription_has_what_was_sent_while_its_client_was_away(clients):
+    assert [] == clients.drained(topic="news")
+    clients.publish(3, topic="news")
+
+    assert names(1, 3) == clients.drained(topic="news")
+    assert [] == clients.drained(topic="news")
+
+
 def test_rolled_back_messages_are_delivered_again(clients):
     """To the same consumer, marked as such, or to the next one; what was committed does not."""
     clients.publish(6, window=6, asynchronous=True)
@@ -481,9 +491,10 @@ def simulated(monkeypatch):
     monkeypatch.setattr(jvm, "chain", lambda error: [])
     monkeypatch.setattr(jvm, "text", str)
 
-    def session(step, url="", **vendor):
+    def session(step, url="", subscriber="", **vendor):
         client = Vendor(name="x", api="jms", factory="x", url=url, jars=(), modes={"client": 2, "auto": 1}, **vendor)
-        return JmsSession(job(0, "jms", step=step, vendor=client), lambda: None)
+        topic = {"subscriber": subscriber, "destination": f"topic/{subscriber}"} if subscriber else {}
+        return JmsSession(job(0, "jms", step=step, vendor=client, **topic), lambda: None)
 
     return session
 
@@ -507,6 +518,42 @@ def test_a_factory_without_an_address_gets_each_parameter_by_its_setter(simulate
     simulated(Consume("client"), url="list=tcp://{host}:{port}/jms?a=b&limit=10", setter="setProperty").close()
 
     assert [("list", "tcp://127.0.0.1:0/jms?a=b"), ("limit", "10")] == said
+
+
+@pytest.mark.parametrize(
+    ("step", "attach", "calls"),
+    [
+        (
+            Consume("client"),
+            lambda session, queue: session.attach_receiver(queue, 1, AckHeader.CUMULATIVE),
+            [
+                ("setClientID", "c"),
+                ("start",),
+                ("createTopic", "topic/c"),
+                ("createDurableSubscriber", "topic/c", "c-2"),
+            ],
+        ),
+        (
+            Publish(1, window=1),
+            JmsSession.attach_sender,
+            [("start",), ("createTopic", "topic/c"), ("createProducer", "topic/c")],
+        ),
+    ],
+)
+def test_a_subscriber_has_a_client_id_and_a_name(simulated, monkeypatch, step, attach, calls):
+    """The id comes before anything else (JMS 2.0, 6.1.2). The publisher beside it has none: an id has one connection."""
+    said = []
+
+    def noted(name):
+        return lambda made, *words: said.append((name, *words)) or (words[0] if name == "createTopic" else Java())
+
+    for name in ("setClientID", "start", "createTopic", "createQueue", "createProducer", "createDurableSubscriber"):
+        monkeypatch.setattr(Java, name, noted(name), raising=False)
+    session = simulated(step, subscriber="c")
+    attach(session, "c-2")
+    session.close()
+
+    assert calls == said
 
 
 def test_an_asynchronous_send_that_throws_has_returned(simulated, monkeypatch):

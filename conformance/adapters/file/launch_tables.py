@@ -392,8 +392,9 @@ class Topic(Table):
     """How a client subscribes durably to a topic. Texts may hold `{topic}`: it is the client's id too.
 
     `address` is that of the topic, for its publisher and its subscribers. Over AMQP a subscription is known by the
-    container-id `{topic}` and the link name `{queue}`. Over STOMP, `connect`, `send` and `subscribe` are the headers
-    that say so, with `{queue}` as well; the last two replace those of the protocol.
+    container-id `{topic}` and the link name `{queue}`, and a vendor's client makes these of its client id and the name
+    of a subscription. Over STOMP, `connect`, `send` and `subscribe` are the headers that say so, with `{queue}` as
+    well; the last two replace those of the protocol.
     """
 
     address: str

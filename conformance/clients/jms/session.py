@@ -232,6 +232,8 @@ class JmsSession(Session):
         url = vendor.url.replace("{host}", job.host).replace("{port}", str(job.port))
         try:
             connection = self._factory(url).createConnection()
+            if job.client_id:
+                connection.setClientID(job.client_id)  # JMS 2.0, 6.1.2: before anything else is done with it
             connection.setExceptionListener(self._proxy("ExceptionListener", self))
             connection.start()
         except self._jpype.JException as error:
@@ -251,7 +253,7 @@ class JmsSession(Session):
         step = self._job.step
         mode = "transacted" if isinstance(step, Publish) and step.batch else "auto"
         self._session = self._connection.createSession(mode == "transacted", self._vendor.modes[mode])
-        self._producer = self._session.createProducer(self._queue(self._session, queue))
+        self._producer = self._session.createProducer(self._destination(self._session, queue))
         self._producer.setTimeToLive(self._job.lives_ms)
 
     def _open_receiver(self, queue: str) -> None:
@@ -278,11 +280,15 @@ class JmsSession(Session):
             consumer.setMessageListener(self._proxy("MessageListener", self._receiving))
 
     def _consumer(self, session: Any, queue: str) -> Any:
+        at = self._destination(session, queue)
+        if self._job.subscriber:
+            return session.createDurableSubscriber(at, queue)  # of JMS 1.1 too, unlike createDurableConsumer
         selector = (self._job.selector,) if self._job.selector else ()
-        return session.createConsumer(self._queue(session, queue), *selector)
+        return session.createConsumer(at, *selector)
 
-    def _queue(self, session: Any, queue: str) -> Any:
-        return session.createQueue(address(self._job.destination, queue))
+    def _destination(self, session: Any, queue: str) -> Any:
+        at = address(self._job.destination, queue)
+        return session.createTopic(at) if self._job.subscriber else session.createQueue(at)
 
     def _send(self, message: str, body: bytes, *, durable: bool) -> None:
         try:
@@ -307,7 +313,7 @@ class JmsSession(Session):
                     self._producer.send(self._kept, *how)
             if self._job.liar == "waits-for-each-send":
                 self._session.createBrowser(
-                    self._queue(self._session, self._job.queue)
+                    self._destination(self._session, self._job.queue)
                 ).getEnumeration().hasMoreElements()
         except self._jpype.JException as error:
             if self._listener is not None:  # the call has returned, and no completion will follow

@@ -214,10 +214,14 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return self.copied or self.destination
 
     @property
+    def client_id(self) -> str:
+        """Return the client id of a subscriber; empty for a publisher, whose connection is another beside it."""
+        return "" if isinstance(self.step, Publish) else self.subscriber
+
+    @property
     def container(self) -> str:
         """Return the container-id of this client over AMQP."""
-        own = f"{self.header.trial}-{self.header.process}"
-        return own if isinstance(self.step, Publish) else self.subscriber or own
+        return self.client_id or f"{self.header.trial}-{self.header.process}"
 
     @property
     def receivers(self) -> tuple[str, ...]:
