@@ -39,12 +39,12 @@ READY_QUEUE = "conformance-ready"
 class DepthProbe(msgspec.Struct, frozen=True):
     """How a client asks for the depth of one queue.
 
-    `http`: GET `url`, the answer is JSON, its `field` the depth. `amqp-management`: a request to `address` with
-    `properties` as application properties, and `body`. The answer's body is a map with the depth as its `field`
-    (ActiveMQ Classic), or a JSON array whose first item is the depth (Artemis). `command`: run it; the depth is the
-    group of `pattern` in its output. `needs` names what the broker must have to answer at all. With `relayed` no link
-    is made to `address` itself. `host` and `port` are those of its AMQP endpoint, for a client of any protocol, and
-    `access` is its login; they are set when the broker runs.
+    `http`: GET `url`, the answer is JSON, its `field` the depth, or several with `+` between them, to be added.
+    `amqp-management`: a request to `address` with `properties` as application properties, and `body`. The answer's body
+    is a map with the depth as its `field` (ActiveMQ Classic), or a JSON array whose first item is the depth (Artemis).
+    `command`: run it; the depth is the group of `pattern` in its output. `needs` names what the broker must have to
+    answer at all. With `relayed` no link is made to `address` itself. `host` and `port` are those of its AMQP endpoint,
+    for a client of any protocol, and `access` is its login; they are set when the broker runs.
     """
 
     method: Literal["http", "amqp-management", "command"]

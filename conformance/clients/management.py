@@ -176,7 +176,7 @@ def _answered(probe: DepthProbe) -> tuple[int, str]:
 def _over_http(probe: DepthProbe) -> int:
     status, text = _answered(probe)
     try:
-        return int(web.field_of(text, probe.field))
+        return sum(int(web.field_of(text, place)) for place in probe.field.split("+"))
     except ValueError as error:
         why = f"{limits.quoted(error)}; status {status}"
         raise ClientError(f"[depth] {web.shown(probe.url)} gives no number: {why}") from error

@@ -10,10 +10,10 @@ from conformance.adapters import Broker
 class Stomp:
     """A connection to a broker, without a session of the suite."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, connect: str = "") -> None:
         self._socket = socket.create_connection(broker.service.endpoint("stomp"), timeout=30)
         self._stream = self._socket.makefile("rwb")
-        self.ask("CONNECT\naccept-version:1.2\nhost:localhost\n\n")
+        self.ask(f"CONNECT\naccept-version:1.2\nhost:localhost\n{connect}\n")
 
     def ask(self, frame: str) -> str:
         self._stream.write(frame.encode() + b"\0")

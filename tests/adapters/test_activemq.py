@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pathlib
 import signal
+import socket
 
 import psutil
 import pytest
@@ -56,10 +57,32 @@ def test_a_confirmed_message_is_in_its_durable_queue_after_a_kill(tmp_path: path
     assert broker.epoch == 2
 
 
-def _depth(broker: Broker) -> int:
-    ask_depth = DepthClient(depth_probe(broker, "orders"), "test")
+def test_a_subscription_holds_what_is_delivered_and_what_is_not(tmp_path: pathlib.Path, ledger: Ledger) -> None:
+    """One message is delivered and not acknowledged; the other two wait behind it, and after a kill all three."""
+    asks = (
+        "id:1\ndestination:/topic/news\nack:client-individual\nactivemq.subscriptionName:mine\nactivemq.prefetchSize:1"
+    )
+    with _broker(tmp_path, ledger) as broker:
+        broker.start()
+        subscriber = Stomp(broker, "client-id:news\n")
+        subscriber.ask(f"SUBSCRIBE\n{asks}\nreceipt:0\n\n")
+        publisher = Stomp(broker)
+        for number in (1, 2, 3):
+            publisher.ask(f"SEND\ndestination:/topic/news\npersistent:true\nreceipt:{number}\n\nhello")
+        depths = [_depth(broker, "mine", "news")]
+        _kill(broker)
+        subscriber.close()
+        publisher.close()
+        broker.start()
+        depths.append(_depth(broker, "mine", "news"))
+
+    assert depths == [3, 3]
+
+
+def _depth(broker: Broker, queue: str = "orders", topic: str = "") -> int:
+    ask_depth = DepthClient(depth_probe(broker, queue, topic), "test")
     try:
-        return ask_depth.ask("orders")
+        return ask_depth.ask(queue)
     finally:
         ask_depth.close()
 
@@ -78,14 +101,15 @@ def test_without_persistence_a_kill_loses_what_was_confirmed(tmp_path: pathlib.P
 
 
 def test_it_listens_where_it_was_told_and_nowhere_else(tmp_path: pathlib.Path, ledger: Ledger) -> None:
-    """No OpenWire, no JMX, no web console, and nothing on another address."""
+    """No OpenWire, no JMX, no web console, no discovery, and nothing on another address."""
     with _broker(tmp_path, ledger) as broker:
         broker.start()
         (pid,) = broker.processes()
-        every = psutil.Process(pid).net_connections(kind="tcp")
+        every = psutil.Process(pid).net_connections(kind="inet")
 
-    heard = {(one.laddr.ip.removeprefix("::ffff:"), one.laddr.port) for one in every if one.status == "LISTEN"}
-    assert heard == {broker.endpoint("amqp"), broker.endpoint("stomp")}
+    bound = [one for one in every if one.status == "LISTEN" or one.type is socket.SOCK_DGRAM]
+    heard = {(one.laddr.ip.removeprefix("::ffff:"), one.laddr.port) for one in bound}
+    assert heard == {broker.endpoint("amqp"), broker.endpoint("stomp"), broker.endpoint("http")}
 
 
 def test_settings_are_attributes_of_the_configuration_and_absent_ones_are_not(

@@ -166,14 +166,15 @@ def test_an_unused_gauge_does_not_connect():
     DepthClient(DepthProbe("amqp-management", host="127.0.0.1", port=1), "x").close()
 
 
-def test_http_answers_by_the_field_of_its_document():
-    """One GET each time."""
+@pytest.mark.parametrize(("field", "expected"), [("messages", 7), ("messages+of.them", 9)])
+def test_http_answers_by_the_field_of_its_document(field, expected):
+    """One GET each time; of several fields the sum."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self):
             self.send_response(200)
             self.end_headers()
-            self.wfile.write(b'{"name": "q1", "messages": 7}')
+            self.wfile.write(b'{"name": "q1", "messages": 7, "of": {"them": 2}}')
 
         def log_message(self, *args):
             pass
@@ -181,13 +182,13 @@ def test_http_answers_by_the_field_of_its_document():
     with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        ask_depth = DepthClient(DepthProbe("http", f"http://127.0.0.1:{server.server_port}/q1", "messages"), "x")
+        ask_depth = DepthClient(DepthProbe("http", f"http://127.0.0.1:{server.server_port}/q1", field), "x")
         depth = ask_depth.ask("q1")
         ask_depth.close()
         server.shutdown()
         thread.join()
 
-    assert 7 == depth
+    assert expected == depth
 
 
 def test_a_command_answers_by_the_group_of_its_pattern():

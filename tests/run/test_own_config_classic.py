@@ -8,7 +8,7 @@ from conformance import adapters, history
 from conformance.adapters import opening
 from conformance.errors import UsageError
 from conformance.history import Op, Phase
-from conformance.scenario.script import Drain, Publish, Restart
+from conformance.scenario.script import SETTLE, Consume, Drain, Publish, Restart, Together
 
 CLASSIC = adapters.find("activemq")
 ACTIVEMQ_XML = """<beans xmlns="http://www.springframework.org/schema/beans"
@@ -18,7 +18,7 @@ ACTIVEMQ_XML = """<beans xmlns="http://www.springframework.org/schema/beans"
   <bean class="org.springframework.beans.factory.config.PropertyPlaceholderConfigurer">
     <property name="locations"><value>file:${activemq.conf}/credentials.properties</value></property>
   </bean>
-  <broker xmlns="http://activemq.apache.org/schema/core" brokerName="localhost" dataDirectory="${activemq.data}">
+  <broker xmlns="http://activemq.apache.org/schema/core" brokerName="mine" useJmx="false" dataDirectory="${activemq.data}">
     <destinationPolicy>
       <policyMap>
         <policyEntries>
@@ -124,3 +124,19 @@ def test_a_copy_runs_and_expired_messages_are_found(play, tmp_path):
 
     assert "" == record.void
     assert {f"p1:{n}" for n in range(1, 31)} == aside
+
+
+@pytest.mark.activemq
+@pytest.mark.parametrize("protocol", ["amqp", "stomp"])
+def test_a_copy_answers_how_much_a_subscription_holds(play, tmp_path, protocol):
+    """By its JMX, which its owner has switched off, and under another name than that of its owner."""
+    mine = own_of(tmp_path)
+    first = Together((Consume("individual", 50, receivers=2, queues=2, stop=20), Publish(20, window=10, queues=2)))
+    steps = (first, Publish(30, window=10, queues=2), *SETTLE)
+    queue = (("subscribed", True),)
+    record, folder = play(*steps, adapter=mine, settings=mine.effective(), protocol=protocol, queue=queue)
+    drained = [
+        event for event in history.read(folder / "drain-1.jsonl").events if event.op is Op.DRAIN and event.message
+    ]
+
+    assert ("", 80) == (record.void, len(drained))

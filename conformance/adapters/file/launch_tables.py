@@ -363,12 +363,12 @@ class QueuesTable(Table):
 class Depth(Table):
     """How the suite asks for the depth of a queue.
 
-    Over HTTP: an address, and the `field` of its JSON answer. Over AMQP: a management request to `address` with these
-    application properties, and the `field` of the answer if that is a map. By a `command` of the product, which runs on
-    this machine: the one group of `pattern` in its output. Texts may hold `{queue}`. `needs` says what the broker must
-    have to answer, for the error if it does not. With `relayed` the request is sent without a link to `address`, for a
-    broker that would create a queue of that name. Only an external broker that speaks neither AMQP nor STOMP needs no
-    such table.
+    Over HTTP: an address, and the `field` of its JSON answer; `a+b` is the sum of two. Over AMQP: a management request
+    to `address` with these application properties, and the `field` of the answer if that is a map. By a `command` of
+    the product, which runs on this machine: the one group of `pattern` in its output. Texts may hold `{queue}`. `needs`
+    says what the broker must have to answer, for the error if it does not. With `relayed` the request is sent without a
+    link to `address`, for a broker that would create a queue of that name. Only an external broker that speaks neither
+    AMQP nor STOMP needs no such table.
     """
 
     method: Literal["http", "amqp-management", "command"]
