@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 import shlex
 from typing import Any
 
@@ -14,6 +15,7 @@ __all__ = [
     "ControlResult",
     "Course",
     "Exposure",
+    "Histogram",
     "Judgement",
     "RunRecord",
     "TrialRecord",
@@ -94,13 +96,78 @@ class Witness(msgspec.Struct, frozen=True, kw_only=True):
     timeline: tuple[dict[str, Any], ...] = ()
 
 
+ANSWER, DELIVERY = "answer", "delivery"
+"""What a histogram is of: answers to sends (in a transaction, to its commit), or first deliveries to a consumer."""
+
+STEPS = 16
+"""So many buckets lie between a time and its double: a quantile is at most 1/16 too long."""
+
+
+class Histogram(msgspec.Struct, frozen=True, kw_only=True):
+    """How long after their sends messages were answered or delivered; histograms of equal `of` and `paced` add up.
+
+    `paced`: from the intended time of the send. Otherwise it is from the send itself, which a slow broker holds up.
+    `counts` are by bucket: a time of t ns is in t >> s + 16 s, where s is the least that leaves t >> s below 32.
+    `messages` are all, in `seconds` from the first send (of deliveries, from the attach if that is later). A message
+    that was sent before its consumer attached has no time, and is in no bucket.
+    """
+
+    of: str
+    paced: bool
+    messages: int
+    seconds: float
+    longest_ms: float
+    counts: dict[int, int]
+
+    def __add__(self, other: Histogram) -> Histogram:
+        return Histogram(
+            of=self.of,
+            paced=self.paced,
+            messages=self.messages + other.messages,
+            seconds=self.seconds + other.seconds,
+            longest_ms=max(self.longest_ms, other.longest_ms),
+            counts={
+                bucket: self.counts.get(bucket, 0) + other.counts.get(bucket, 0)
+                for bucket in sorted(self.counts.keys() | other.counts.keys())
+            },
+        )
+
+    @property
+    def timed(self) -> int:
+        return sum(self.counts.values())
+
+    def quantile_ms(self, share: float) -> float:
+        """Return the time within which this share of the messages came: the end of its bucket.
+
+        >>> of = Histogram(of=ANSWER, paced=True, messages=4, seconds=1.0, longest_ms=0.000100, counts={20: 3, 57: 1})
+        >>> of.quantile_ms(0.75), of.quantile_ms(0.76)
+        (2e-05, 0.0001)
+        """
+        left = math.ceil(share * self.timed)
+        for bucket in sorted(self.counts):
+            left -= self.counts[bucket]
+            if left <= 0:
+                return min(bucket_end_ms(bucket), self.longest_ms)
+        return self.longest_ms
+
+
+def bucket_end_ms(bucket: int) -> float:
+    """Return the longest time of a bucket.
+
+    >>> bucket_end_ms(31), bucket_end_ms(32)
+    (3.1e-05, 3.3e-05)
+    """
+    shift = max(bucket // STEPS - 1, 0)
+    return (((bucket - STEPS * shift + 1) << shift) - 1) / 1e6
+
+
 class Course(msgspec.Struct, frozen=True, kw_only=True):
     """What happened in each of equal parts of a trial's time: the data of a picture, which decides nothing.
 
     `sent` (at the intended time of a paced publisher), `confirmed` and `delivered` (for the first time) count messages.
     `median_ms` and `longest_ms` are the times from the intended send to its answer, in the part of the answer; 0.0
     without one. `down` is 1 where a fault was in effect or the broker was not ready. `starts_ms` has the longest start
-    of the broker of each part with one.
+    of the broker of each part with one. `times` has the time of each message, at most one histogram of each kind.
     """
 
     trial: str
@@ -113,6 +180,7 @@ class Course(msgspec.Struct, frozen=True, kw_only=True):
     down: tuple[int, ...]
     faults: int
     starts_ms: tuple[float, ...]
+    times: tuple[Histogram, ...] = ()
 
 
 class VerdictRow(msgspec.Struct, frozen=True, kw_only=True):

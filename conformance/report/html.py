@@ -108,6 +108,7 @@ def page(
             tone=_tone(judgement, catalogue),
             settings=catalogue.settings,
             courses={course.trial: course for course in judgement.courses},
+            by_arm=functools.partial(_courses_by_arm, judgement),
             times=_courses_by_fault(judgement, scenarios),
             marks=lambda row: _marks(row, judgement, catalogue, expected),
         )
@@ -124,6 +125,16 @@ def _courses_by_fault(judgement: Judgement, scenarios: Mapping[str, Scenario]) -
             fault = script.fault.name.replace("_", " ") if script and script.fault else "no fault"
             found.setdefault(fault, []).append(course)
     return {fault: found[fault] for fault in sorted(found)}
+
+
+def _courses_by_arm(judgement: Judgement, trials: Iterable[TrialRecord]) -> dict[str, list[Course]]:
+    """Return the courses of the trials of one scenario, by their arm."""
+    arms = {trial.trial: trial.control or "as configured" for trial in trials}
+    found: dict[str, list[Course]] = {arm: [] for arm in arms.values()}
+    for course in judgement.courses:
+        if course.trial in arms:
+            found[arms[course.trial]].append(course)
+    return found
 
 
 def _marks(row: VerdictRow, judgement: Judgement, catalogue: Catalogue, expected: Expectations | None) -> list[str]:
@@ -281,6 +292,7 @@ def environment() -> jinja2.Environment:
         "lanes": pictures.lanes,
         "strip": pictures.strip,
         "times": pictures.times,
+        "times_table": pictures.times_table,
         "course_words": pictures.course_words,
         "setting": _setting,
     }

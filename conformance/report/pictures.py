@@ -1,20 +1,23 @@
 """Pictures of a report, as SVG without a script, each with a sentence that says the same.
 
-The time line of a message as swim lanes; a strip for each trial; and how long answers and starts took.
+The time line of a message as swim lanes; a strip for each trial; and how long answers, deliveries and
+starts took, as a picture and as a table.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
 
 from conformance.errors import visible
-from conformance.judge.rows import Course, Verdict, VerdictRow, Witness
+from conformance.judge.rows import Course, Histogram, Verdict, VerdictRow, Witness, bucket_end_ms
 from conformance.report.phrases import plural
 
 LANE, ROW, TIME, HEAD = 150, 22, 90, 30
@@ -102,6 +105,7 @@ PART, STRIP, LEFT = 14, 26, 120
 """Pixels of a strip: the width of a part of the trial's time, the height of a row, the width of the names of rows."""
 _DECADES = tuple(range(-4, 3))
 """Times are drawn on a logarithmic scale: 0.1 ms to 100 s."""
+_BINS = 12 * (len(_DECADES) - 1)
 
 
 def course_words(course: Course) -> str:
@@ -153,33 +157,101 @@ def _confirmed_at(trial: str, rows: Iterable[VerdictRow]) -> list[float]:
     return [float(event["at_ms"]) for line in lines for event in line if _is(event, "send", "ok")]
 
 
-def times(courses: Mapping[str, Sequence[Course]]) -> Markup:
-    """Draw how long answers and starts took, as counts of trials on a logarithmic scale.
+@dataclasses.dataclass(frozen=True)
+class TimesView:
+    """The merged histogram of a group of trials, with the number of messages that were sent, in words."""
 
-    `courses` are by fault. The first row is the typical answer of each trial; then, by fault, the longest; last the
-    starts of the broker.
+    group: str
+    inside: str
+    what: str
+    messages: str
+    quantiles: tuple[str, ...]
+    longest: str
+    rate: str
+
+
+QUANTILES = (0.5, 0.95, 0.99, 0.999)
+"""Each is given if a message is expected beyond it: p99.9 of 300 messages would be the longest under another name."""
+
+
+def merged(courses: Iterable[Course]) -> list[Histogram]:
+    """Return the histograms of all these trials, one of each kind."""
+    kinds: dict[tuple[str, bool], Histogram] = {}
+    for one in (one for course in courses for one in course.times):
+        before = kinds.get((one.of, one.paced))
+        kinds[one.of, one.paced] = before + one if before else one
+    return [kinds[kind] for kind in sorted(kinds)]
+
+
+def times_table(courses: Mapping[str, Sequence[Course]]) -> list[TimesView]:
+    """Return the lines of a table of times, for each group of trials and each kind of time."""
+    found = []
+    for group, trials in courses.items():
+        faults, played = sum(course.faults for course in trials), plural(len(trials), "trial")
+        inside = f"{plural(faults, 'fault')} inside, in {played}" if faults else f"no fault, in {played}"
+        for one in merged(trials):
+            began = "its intended time" if one.paced else "the send"
+            sent = sum(sum(course.sent) for course in trials if any(_alike(each, one) for each in course.times))
+            steady = one.timed >= _expected(QUANTILES[1])
+            found.append(
+                TimesView(
+                    group=group,
+                    inside=inside,
+                    what=f"{one.of}, from {began}",
+                    messages=f"{one.timed:,} of {sent:,} sent",
+                    quantiles=tuple(
+                        _span(one.quantile_ms(share)) if one.timed >= _expected(share) else "" for share in QUANTILES
+                    ),
+                    longest=_span(one.longest_ms) if one.timed else "",
+                    rate=f"{one.messages / one.seconds:,.0f}" if steady and one.seconds else "",
+                )
+            )
+    return found
+
+
+def _alike(one: Histogram, other: Histogram) -> bool:
+    return (one.of, one.paced) == (other.of, other.paced)
+
+
+def _expected(share: float) -> int:
+    """Return how many messages have one beyond this quantile.
+
+    >>> _expected(0.5), _expected(0.99), _expected(0.999)
+    (2, 100, 1000)
+    """
+    return round(1 / (1 - share))
+
+
+def times(courses: Mapping[str, Sequence[Course]]) -> Markup:
+    """Draw how long answers, deliveries and starts took, on a logarithmic scale.
+
+    `courses` are by fault. The rows of messages are by kind and fault; the last row are the starts of the broker.
     """
     every = [course for group in courses.values() for course in group]
-    rows = {"typical answer": [typical_ms(course) for course in every]}
-    rows |= {f"longest: {fault}": [max(course.longest_ms) for course in group] for fault, group in courses.items()}
-    rows["start of broker"] = [ms for course in every for ms in course.starts_ms]
-    rows = {name: [ms for ms in each if ms] for name, each in rows.items() if any(each)}
-    bins, bin_width = 12 * (len(_DECADES) - 1), 9
-    left, height = LEFT + 60, (STRIP + 6) * len(rows) + 16
+    rows: dict[str, Counter[int]] = {}
+    for fault, one in ((fault, one) for fault, group in courses.items() for one in merged(group)):
+        row = rows.setdefault(f"{one.of}: {fault}", Counter())
+        for bucket, messages in one.counts.items():
+            row[_bin(bucket_end_ms(bucket))] += messages
+    rows = {name: rows[name] for name in sorted(rows)}
+    rows["start of broker"] = Counter(_bin(ms) for course in every for ms in course.starts_ms)
+    rows = {name: row for name, row in rows.items() if row}
+    bin_width, left, height = 9, LEFT + 90, (STRIP + 6) * len(rows) + 16
     parts = []
-    for row, (name, each) in enumerate(rows.items()):
-        base, counts = (row + 1) * (STRIP + 6), [0] * bins
-        for ms in each:
-            counts[min(int(_decades(ms) * 12), bins - 1)] += 1
-        parts.append(_text(0, base - 6, f"{name} ({len(each)})"))
-        for at, count in enumerate(counts):
-            if count:
-                tall = max(3, round(STRIP * count / max(counts)))
-                parts.append(_bar(left + at * bin_width, base - tall, bin_width - 1, tall))
+    for place, (name, row) in enumerate(rows.items()):
+        base = (place + 1) * (STRIP + 6)
+        parts.append(_text(0, base - 6, f"{name} ({row.total():,})"))
+        for at, count in sorted(row.items()):
+            tall = max(3, round(STRIP * count / max(row.values())))
+            parts.append(_bar(left + at * bin_width, base - tall, bin_width - 1, tall))
     for place, decade in enumerate(_DECADES):
         parts.append(_text(left + place * 12 * bin_width, height, _span(10.0 ** (decade + 3))))
-    says = f"How long answers and starts took in {plural(len(every), 'trial')}"
-    return _picture(says, left + bins * bin_width + 60, height, parts)
+    says = f"How long answers, deliveries and starts took in {plural(len(every), 'trial')}"
+    return _picture(says, left + _BINS * bin_width + 60, height, parts)
+
+
+def _bin(ms: float) -> int:
+    return min(int(_decades(ms) * 12), _BINS - 1)
 
 
 def _decades(ms: float) -> float:

@@ -8,6 +8,7 @@ from conformance import claims, judge, scenario
 from conformance.history import Op, Phase
 from conformance.judge.input.packing import compact
 from conformance.judge.plan import course
+from conformance.judge.rows import Histogram, bucket_end_ms
 
 pytestmark = pytest.mark.spark
 
@@ -43,6 +44,27 @@ def drawn(session, tmp_path):
     return of_history
 
 
+def sends(count, first_ms, every_ms):
+    """Paced sends: due at equal intervals, and all sent at once, as after a broker that stood still."""
+    return [
+        event
+        for n in range(1, count + 1)
+        for event in of("publisher-1", Op.SEND, Phase.INVOKE, f"p1:{n}", due_ns=(first_ms + every_ms * (n - 1)) * MS)
+    ]
+
+
+def times(found):
+    """By kind and whether paced: the messages, their seconds, and the counts by the end of their bucket in ms."""
+    return {
+        (one.of, one.paced): (
+            one.messages,
+            one.seconds,
+            {round(bucket_end_ms(at), 1): n for at, n in one.counts.items()},
+        )
+        for one in found.times
+    }
+
+
 def at(values):
     return {part: value for part, value in enumerate(values) if value}
 
@@ -57,6 +79,74 @@ def test_a_kill_and_a_start(drawn):
     assert ({5: 10.0, 16: 30.0}, at(found.median_ms)) == (at(found.longest_ms), at(found.longest_ms))
     assert list(range(17, 31)) == list(at(found.down))
     assert (1, (24.0,), 0.1) == (found.faults, found.starts_ms, found.seconds)
+
+
+def test_times_count_from_the_intended_send(drawn):
+    """10 ms from a send without an intended time; 30 ms from one that was due 9 ms before it was sent."""
+    found = drawn(KILLED)
+
+    assert (Histogram(of="answer", paced=False, messages=1, seconds=0.01, longest_ms=10.0, counts={323: 1})) == (
+        found.times[0]
+    )
+    assert {("answer", False): (1, 0.01, {10.5: 1}), ("answer", True): (1, 0.03, {30.4: 1})} == times(found)
+
+
+def test_a_broker_that_stood_still_is_slow_for_every_message_that_was_due(drawn):
+    """No omission is coordinated: ten messages were due meanwhile, and ten have waited: 29 to 110 ms.
+
+    From the send it would be 10 ms for each of them.
+    """
+    answers = [event for n in range(1, 11) for event in of("publisher-1", Op.SEND, Phase.OK, f"p1:{n}")]
+    (one,) = drawn([*pause(100), *sends(10, 1, 10), *answers]).times
+
+    assert (10, True, 110.0) == (one.messages, one.paced, one.longest_ms)
+    assert (65.0, 113.2) == (round(one.quantile_ms(0.5), 1), round(bucket_end_ms(max(one.counts)), 1))
+
+
+def test_a_delivery_counts_if_its_consumer_was_attached(drawn):
+    """The first message waits for no consumer, so its wait says nothing of the broker; a drain is no consumer."""
+    found = drawn(
+        [
+            *of("publisher-1", Op.SEND, Phase.INVOKE, "p1:1"),  # at 1 ms
+            *of("consumer-2", Op.CONNECT, Phase.OK),
+            *of("consumer-1", Op.CONNECT, Phase.OK),  # at 3 ms
+            *of("consumer-1", Op.DELIVER, Phase.OK, "p1:1"),
+            *of("publisher-1", Op.SEND, Phase.INVOKE, "p1:2"),
+            *pause(7),
+            *of("consumer-1", Op.DELIVER, Phase.OK, "p1:2"),  # at 13 ms, 8 ms after its send
+            *of("consumer-2", Op.DELIVER, Phase.OK, "p1:2"),
+            *of("publisher-1", Op.SEND, Phase.INVOKE, "p1:3"),
+            *of("drain-1", Op.DRAIN, Phase.OK, "p1:3"),
+        ]
+    )
+
+    assert {("delivery", False): (2, 0.01, {8.1: 1})} == times(found)
+
+
+def test_a_commit_confirms_what_was_sent_in_it(drawn):
+    """The answer to a send in a transaction is provisional: 2 ms after the send, and 12 ms before the commit."""
+    found = drawn(
+        [
+            *of("publisher-1", Op.SEND, Phase.INVOKE, "p1:1", transaction="t1"),
+            *of("publisher-1", Op.SEND, Phase.OK, "p1:1", transaction="t1"),
+            *pause(9),
+            *of("publisher-1", Op.COMMIT, Phase.INVOKE, transaction="t1"),
+            *of("publisher-1", Op.COMMIT, Phase.OK, transaction="t1"),
+        ]
+    )
+
+    assert {("answer", False): (1, 0.012, {12.1: 1})} == times(found)
+
+
+def test_buckets_are_exact_at_powers_of_two(session):
+    """A logarithm of a double rounds 2^49 - 1 up. No time is above the end of its bucket, or in the one before it."""
+    values = [2**exponent + more for exponent in range(4, 51) for more in (-1, 0, 1)]
+    rows = session.spark.sql(
+        f"SELECT took, {course._BUCKET} AS bucket FROM VALUES {', '.join(f'({v}L)' for v in values)} AS t(took)"
+    ).collect()
+
+    for row in rows:
+        assert round(bucket_end_ms(row.bucket - 1) * 1e6) < row.took <= round(bucket_end_ms(row.bucket) * 1e6)
 
 
 def test_a_pause_ends_and_the_next_begins_in_one_part(drawn):

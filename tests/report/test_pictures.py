@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 import pytest
 from report_rows import TIMELINE, row
 
-from conformance.judge.rows import Course, Verdict, Witness
+from conformance.judge.rows import Course, Histogram, Verdict, Witness
 from conformance.report import pictures
 
 DELIVERED = {"at_ms": 813.0, "process": "consumer-1", "op": "deliver", "phase": "ok", "epoch": 1, "detail": ""}
@@ -91,12 +91,42 @@ def test_a_strip_shows_when_the_broker_was_down_and_when_a_lost_message_was_conf
     assert pictures.course_words(course()) in tree.find("title").text
 
 
+def histogram(of="answer", paced=True, seconds=2.0, longest_ms=0.0009, **counts):
+    """Its buckets are those of 16 to 31 ns, one nanosecond wide, and of longer times."""
+    by_bucket = {int(name[1:]): n for name, n in counts.items()}
+    messages = sum(by_bucket.values())
+    return Histogram(of=of, paced=paced, messages=messages, seconds=seconds, longest_ms=longest_ms, counts=by_bucket)
+
+
+def test_histograms_of_two_trials_add_up():
+    """Quantiles of the sum, and not the mean of quantiles: 5 of 1,000 messages of one trial are among the slowest."""
+    fast, slow = histogram(b20=990), histogram(b20=5, b100=5, seconds=8.0, longest_ms=0.5)
+    (both,) = pictures.merged([course(times=(fast,)), course(times=(slow,))])
+
+    assert (1_000, 10.0, 0.5, {20: 995, 100: 5}) == (both.messages, both.seconds, both.longest_ms, both.counts)
+    assert [2e-5, 2e-5, 2e-5, 0.000671] == [both.quantile_ms(share) for share in (0.5, 0.99, 0.995, 0.996)]
+
+
+def test_times_as_a_table():
+    """Paced and other times stay apart, and faults are named; 99 messages say nothing of the slowest hundredth."""
+    paced, other = histogram(b352=99, longest_ms=40.0), histogram(paced=False, b352=1_000, longest_ms=40.0)
+    lines = pictures.times_table(
+        {"kill": [course(times=(paced,)), course(times=(other,), faults=1)], "no fault": [course(faults=0)]}
+    )
+
+    assert ["answer, from the send", "answer, from its intended time"] == [line.what for line in lines]
+    assert {"3 faults inside, in 2 trials"} == {line.inside for line in lines}
+    assert ["1,000 of 5 sent", "99 of 5 sent"] == [line.messages for line in lines]
+    assert [("36 ms",) * 4, ("36 ms", "36 ms", "", "")] == [line.quantiles for line in lines]
+    assert [("40 ms", "500"), ("40 ms", "50")] == [(line.longest, line.rate) for line in lines]
+
+
 def test_times_by_fault():
-    """Each row says how many trials it counts; a fault without an answer has no row."""
-    silent = course(median_ms=(0.0,) * 3, longest_ms=(0.0,) * 3)
-    tree = ET.fromstring(pictures.times({"kill": [course(), course()], "cut": [silent]}))
+    """Each row says how many messages it counts; a fault without an answer has no row."""
+    timed = course(times=(histogram(b352=3), histogram("delivery", b353=1)))
+    tree = ET.fromstring(pictures.times({"kill": [timed, timed], "cut": [course()]}))
     texts = [text.text for text in tree.iter("text")]
 
-    assert ["typical answer (2)", "longest: kill (2)", "start of broker (6)"] == texts[:3]
+    assert ["answer: kill (6)", "delivery: kill (2)", "start of broker (6)"] == texts[:3]
     assert ["0.1 ms", "1.0 ms", "10 ms", "100 ms", "1.0 s", "10 s", "100 s"] == texts[3:]
     assert 4 == len(list(tree.iter("path")))

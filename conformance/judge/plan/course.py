@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from conformance.history import Op, Phase
-from conformance.judge.input.packing import OP_CODE, PHASE_CODE, SPARK_SCHEMA
+from conformance.judge.input.packing import OP_CODE, PHASE_CODE, ROLES, SPARK_SCHEMA
 from conformance.judge.plan.relations import FEW
-from conformance.judge.rows import Course
+from conformance.judge.rows import ANSWER, DELIVERY, STEPS, Course, Histogram
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -21,17 +23,29 @@ def _is(op: Op, phase: Phase) -> str:
     return f"op = {OP_CODE[op]} AND phase = {PHASE_CODE[phase]}"
 
 
+_ATTACHES = f"role = {ROLES.index('consumer')} AND {_is(Op.CONNECT, Phase.OK)}"
+_COMMITS = f"role = {ROLES.index('publisher')} AND {_is(Op.COMMIT, Phase.OK)}"
+_CONSUMED = f"role = {ROLES.index('consumer')} AND {_is(Op.DELIVER, Phase.OK)}"
+# The last 5 bits of the time, from its highest one on, and how many bits follow: exact, which a logarithm is not.
+_SHIFT = "greatest(length(bin(took)) - 5, 0)"
+_BUCKET = f"{STEPS} * {_SHIFT} + shiftright(took, {_SHIFT})"
+
 _COURSE = f"""
 WITH spans AS (
-  SELECT trial, min(at_ns) AS began, greatest(max(at_ns) - min(at_ns), 1) AS span FROM {{events}} GROUP BY trial
+  SELECT trial, min(at_ns) AS began, greatest(max(at_ns) - min(at_ns), 1) AS span,
+    collect_list(struct(number, at_ns)) FILTER (WHERE {_ATTACHES}) AS attached
+  FROM {{events}} GROUP BY trial
 ),
 messages AS (
   SELECT trial,
     min(coalesce(due_ns, at_ns)) FILTER (WHERE {_is(Op.SEND, Phase.INVOKE)}) AS due,
-    min(at_ns) FILTER (WHERE {_is(Op.SEND, Phase.OK)}) AS answered,
-    min(at_ns) FILTER (WHERE ({_is(Op.DELIVER, Phase.OK)}) OR ({_is(Op.DRAIN, Phase.OK)})) AS delivered
+    count(due_ns) > 0 AS paced,
+    min(at_ns) FILTER (WHERE {_is(Op.SEND, Phase.OK)} AND txn IS NULL OR {_COMMITS}) AS answered,
+    min(at_ns) FILTER (WHERE ({_is(Op.DELIVER, Phase.OK)}) OR ({_is(Op.DRAIN, Phase.OK)})) AS delivered,
+    min(at_ns) FILTER (WHERE {_CONSUMED}) AS consumed,
+    min_by(number, at_ns) FILTER (WHERE {_CONSUMED}) AS consumer
   FROM {{events}}
-  WHERE n IS NOT NULL AND op IN ({OP_CODE[Op.SEND]}, {OP_CODE[Op.DELIVER]}, {OP_CODE[Op.DRAIN]})
+  WHERE n IS NOT NULL AND op IN ({", ".join(str(OP_CODE[op]) for op in (Op.SEND, Op.COMMIT, Op.DELIVER, Op.DRAIN))})
   GROUP BY trial, producer, n
 ),
 others AS (
@@ -42,20 +56,36 @@ others AS (
     OR {_is(Op.SEND, Phase.OK)} AND n IS NULL AND first IS NOT NULL
 ),
 moments AS (
-  SELECT trial, inline(array(
+  SELECT trial, due, paced, consumer, inline(array(
     named_struct('at_ns', due, 'what', 'sent', 'messages', 1L, 'took', CAST(NULL AS BIGINT)),
     named_struct('at_ns', answered, 'what', 'confirmed', 'messages', 1L, 'took', answered - due),
-    named_struct('at_ns', delivered, 'what', 'delivered', 'messages', 1L, 'took', CAST(NULL AS BIGINT))
+    named_struct('at_ns', delivered, 'what', 'delivered', 'messages', 1L, 'took', CAST(NULL AS BIGINT)),
+    named_struct('at_ns', answered, 'what', '{ANSWER}', 'messages', 1L, 'took', answered - due),
+    named_struct('at_ns', consumed, 'what', '{DELIVERY}', 'messages', 1L, 'took', consumed - due)
   )) FROM messages
   UNION ALL
-  SELECT trial, at_ns, CASE
+  SELECT trial, NULL, NULL, NULL, at_ns, CASE
     WHEN op = {OP_CODE[Op.SEND]} THEN 'confirmed'
     WHEN {_is(Op.FAULT, Phase.EFFECTIVE)} THEN 'began'
     WHEN {_is(Op.FAULT, Phase.HEALED)} OR {_is(Op.BROKER, Phase.OK)} THEN 'ended' END,
     coalesce(range, 0L), CASE WHEN op = {OP_CODE[Op.BROKER]} THEN took END FROM others
+),
+placed AS (
+  SELECT *, what IN ('{ANSWER}', '{DELIVERY}') AS timed, CASE WHEN what = '{DELIVERY}' THEN
+    array_max(transform(filter(attached, a -> a.number = consumer AND a.at_ns <= moments.at_ns), a -> a.at_ns))
+    ELSE due END AS since
+  FROM moments JOIN spans USING (trial) WHERE at_ns IS NOT NULL AND what IS NOT NULL
 )
-SELECT trial, CAST(least((at_ns - began) * {PARTS} DIV span, {PARTS - 1}) AS INT) AS part,
+SELECT trial,
+  CASE WHEN NOT timed THEN CAST(least((at_ns - began) * {PARTS} DIV span, {PARTS - 1}) AS INT) END AS part,
+  CASE WHEN timed THEN what END AS of,
+  timed AND paced AS paced,
+  CASE WHEN timed AND since <= due THEN {_BUCKET} END AS bucket,
   max(span) AS span_ns,
+  sum(messages) AS messages,
+  max(took) FILTER (WHERE since <= due) AS took_ns,
+  min(greatest(due, since)) AS since_ns,
+  max(at_ns) AS until_ns,
   sum(messages) FILTER (WHERE what = 'sent') AS sent,
   sum(messages) FILTER (WHERE what = 'confirmed') AS confirmed,
   sum(messages) FILTER (WHERE what = 'delivered') AS delivered,
@@ -64,17 +94,19 @@ SELECT trial, CAST(least((at_ns - began) * {PARTS} DIV span, {PARTS - 1}) AS INT
   count_if(what = 'began') AS faults,
   max_by(what, at_ns) FILTER (WHERE what IN ('began', 'ended')) AS last,
   max(took) FILTER (WHERE what = 'ended') AS start_ns
-FROM moments JOIN spans USING (trial) WHERE at_ns IS NOT NULL AND what IS NOT NULL GROUP BY 1, 2
+FROM placed GROUP BY 1, 2, 3, 4, 5
 """
 
 
 def courses(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
-    """Return a row for each part of a trial in which something happened.
+    """Return a row for each part of a trial in which something happened, and one for each bucket of its histograms.
 
-    Columns: trial, part (from 0), span_ns of the trial; the messages sent (at the intended time, if there is one),
-    confirmed and delivered for the first time; the median and the longest time from the intended send to its answer;
-    how many faults began, whether the last edge was one that `began` or one that `ended`, and the longest start of the
-    broker that ended in it. Times are in nanoseconds, null where there is none.
+    Columns of a part: trial, part (from 0), span_ns of the trial; the messages sent (at the intended time, if there is
+    one), confirmed and delivered for the first time; the median and the longest time from the intended send to its
+    answer; how many faults began, whether the last edge was one that `began` or one that `ended`, and the longest start
+    of the broker that ended in it. Columns of a bucket: trial, of, paced, bucket (`Histogram`), its messages, the
+    longest of their times, when the first was due and when the last came. Times are in nanoseconds, null where there
+    is none.
     """
     events = spark.read.schema(SPARK_SCHEMA).parquet(*paths)
     return spark.sql(_COURSE, events=events.coalesce(1) if len(paths) <= FEW else events)
@@ -82,10 +114,34 @@ def courses(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 def from_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, Course]:
     """Return the course of each trial."""
-    of: dict[str, dict[int, Mapping[str, Any]]] = {}
+    of: dict[str, tuple[dict[int, Mapping[str, Any]], list[Mapping[str, Any]]]] = {}
     for row in rows:
-        of.setdefault(row["trial"], {})[row["part"]] = row
-    return {trial: _course(trial, parts) for trial, parts in of.items()}
+        parts, buckets = of.setdefault(row["trial"], ({}, []))
+        if row["part"] is None:
+            buckets.append(row)
+        else:
+            parts[row["part"]] = row
+    return {
+        trial: msgspec.structs.replace(_course(trial, parts), times=_histograms(buckets))
+        for trial, (parts, buckets) in of.items()
+    }
+
+
+def _histograms(buckets: Iterable[Mapping[str, Any]]) -> tuple[Histogram, ...]:
+    kinds: dict[tuple[str, bool], list[Mapping[str, Any]]] = {}
+    for row in buckets:
+        kinds.setdefault((row["of"], row["paced"]), []).append(row)
+    return tuple(
+        Histogram(
+            of=of,
+            paced=paced,
+            messages=sum(row["messages"] for row in rows),
+            seconds=round((max(row["until_ns"] for row in rows) - min(row["since_ns"] for row in rows)) / 1e9, 6),
+            longest_ms=max(row["took_ns"] or 0 for row in rows) / 1e6,
+            counts=dict(sorted((row["bucket"], row["messages"]) for row in rows if row["bucket"] is not None)),
+        )
+        for (of, paced), rows in sorted(kinds.items())
+    )
 
 
 def _course(trial: str, parts: Mapping[int, Mapping[str, Any]]) -> Course:
