@@ -7,6 +7,8 @@
 `html`          one self-contained page, readable offline and without scripts
 `ci`            JUnit, CTRF, and a summary in Markdown with annotations
 `site`          a static site over many runs
+`rates`         how often two runs saw a claim violated, and what they could have seen
+`trends`        runs of one broker in a row: as text and as a page
 `text`          the summary on a terminal or in a pipe
 """
 

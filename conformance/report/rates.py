@@ -1,4 +1,4 @@
-"""Compare how often two runs of one broker saw a claim violated, and say what could have been seen.
+"""Compare how often runs of one broker saw a claim violated, and say what could have been seen.
 
 The unit is the effective fault, as in every verdict. Faults are compared only of one claim in one scenario, over the
 same protocol and client, with equal settings and acknowledgement mode. No exit code comes from here: a counterexample
@@ -114,9 +114,12 @@ def least_difference(before: Share, faults: int, level: float) -> float | None:
     return min(found, default=None)
 
 
-def lines(before: Report, after: Report) -> Iterator[str]:
-    """Yield a line for each claim and scenario in which either run saw an offence, and what the others say together."""
-    pairs = _pairs(before, after)
+def lines(before: Sequence[Report], after: Report, *, one_version: bool = False) -> Iterator[str]:
+    """Yield a line for each claim and scenario in which a run saw an offence, and what the others say together.
+
+    Faults of several runs before are added. With `one_version` only those of the version of the run after count.
+    """
+    pairs = _pairs(before, after, one_version=one_version)
     claims = list(dict.fromkeys(row.claim for row, pair in pairs if any(each.offended for each in pair)))
     tested = [fisher([pair for row, pair in pairs if row.claim == claim]) for claim in claims]
     adjusted = dict(zip(claims, holm(tested), strict=True))
@@ -124,7 +127,8 @@ def lines(before: Report, after: Report) -> Iterator[str]:
         if any(each.offended for each in pair):
             yield f"{row.claim} in {row.scenario}: {_words(row, pair, adjusted[row.claim], LEVEL / len(claims))}"
     if clean := sum(not any(each.offended for each in pair) for _, pair in pairs):
-        yield f"checks of equal settings with no counterexample in either run: {clean}"
+        runs = "either run" if len(before) == 1 else "any run"
+        yield f"checks of equal settings with no counterexample in {runs}: {clean}"
 
 
 def _words(row: VerdictRow, pair: Pair, p: float, level: float) -> str:
@@ -139,11 +143,15 @@ def _words(row: VerdictRow, pair: Pair, p: float, level: float) -> str:
     return f"{counts}: no difference is shown, {could} ({found})"
 
 
-def _pairs(before: Report, after: Report) -> list[tuple[VerdictRow, Pair]]:
-    """Return the rows of both that may be compared: the row after, and its counts."""
-    known = {_key(row): row for row in before.verdicts if _counts(row)}
+def _pairs(before: Sequence[Report], after: Report, *, one_version: bool) -> list[tuple[VerdictRow, Pair]]:
+    """Return the rows that may be compared: the row after, and the counts of all before and its own."""
+    known: dict[tuple[object, ...], Share] = {}
+    for row in (row for report in before for row in report.verdicts if _counts(row)):
+        if not one_version or row.version == after.run.version:
+            sofar = known.get(_key(row), Share(0, 0))
+            known[_key(row)] = Share(sofar.offended + row.offended_faults, sofar.faults + row.faults)
     return [
-        (row, (Share(then.offended_faults, then.faults), Share(row.offended_faults, row.faults)))
+        (row, (then, Share(row.offended_faults, row.faults)))
         for row in after.verdicts
         if _counts(row) and (then := known.get(_key(row))) is not None
     ]

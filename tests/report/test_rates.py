@@ -37,7 +37,7 @@ def compared(before, after, **about):
         for (offended, faults), words in ((before, {}), (after, about))
         for verdict in [Verdict.VIOLATED if offended else Verdict.HOLDS]
     ]
-    return list(rates.lines(*reports))
+    return list(rates.lines(reports[:1], reports[1]))
 
 
 def test_what_is_said():

@@ -271,29 +271,34 @@ def selftest_command(
 
 
 @cli.command("diff")
-@click.argument("before", type=FILE)
-@click.argument("after", type=FILE)
-def diff_command(before: pathlib.Path, after: pathlib.Path) -> int:
-    """Compare two runs of one broker over one protocol: folders, or files report.json.
+@click.argument("runs", type=FILE, nargs=-1, required=True, metavar="RUN RUN...")
+@click.option("--html", "page", type=FILE, metavar="FILE", help="Write the comparison as a page, too.")
+def diff_command(runs: tuple[pathlib.Path, ...], page: pathlib.Path | None) -> int:
+    """Compare runs of one broker over one protocol: folders, or files report.json.
 
     \b
     conformance diff runs/2026-11-21T10-00-00-artemis runs/2026-11-22T09-00-00-artemis
     conformance diff site/artemis/2.44.0/amqp/report.json site/artemis/2.56.0/amqp/report.json
+    conformance diff runs/*-artemis --html trend.html
 
-    The exit code is 1 if AFTER violates a claim that BEFORE does not violate, and 2 if it leaves a claim undecided or
-    untried that BEFORE has decided. Where a run has counterexamples, the rates are compared by Fisher's exact test.
+    Two runs are compared as you name them, more in the order of their start: each claim with its answers in a row, and
+    what is new in the last run. The exit code is 1 if the last run violates a claim that the first does not violate,
+    and 2 if it leaves a claim undecided or untried that the first has decided. Where a run has counterexamples, the
+    rates are compared by Fisher's exact test: with the first run, and with all earlier runs of the last run's version.
     """
-    from conformance.report import rates
-    from conformance.report.expectations import Expected, read_report
+    from conformance.errors import UsageError
+    from conformance.report import trends
+    from conformance.report.expectations import read_report
 
-    reports = [read_report(path) for path in (before, after)]
-    found = Expected(baseline=reports[0]).of(reports[1].judgement)
-    for word, run in zip(("before", "after"), (report.run for report in reports), strict=True):
-        say(f"{word}: {run.product} over {run.over}, {run.started}")
-    for line in [*(found.lines or ["no claim has another answer"]), *rates.lines(*reports)]:
+    if len(runs) < 2:
+        raise UsageError(f"diff {runs[0]}: name at least two runs", code="too-few")
+    found = trends.compare([read_report(path) for path in runs])
+    for line in found.lines:
         say(line)
-    say(f"exit code {found.exit_code.value}: {found.expectations.means}")
-    return found.exit_code
+    if page:
+        trends.write(found, page)
+        say(f"page: {page}")
+    return found.expectations.exit_code
 
 
 @cli.command("replay", cls=GroupedCommand)

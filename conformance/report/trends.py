@@ -1,0 +1,132 @@
+"""Compare runs of one broker over one protocol: the answers to each claim in a row, what changed, and the rates.
+
+Two runs are compared as they are given, more in the order of their start. The last is compared with the first; and its
+rates with all earlier runs of its version together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Iterator, Sequence
+
+from conformance.judge.rows import Course, Verdict
+from conformance.report import html, model, phrases, rates
+from conformance.report.expectations import DECIDED, Expected, check_baseline
+from conformance.report.model import Expectations, Report
+
+
+CHANGES = ("new violation", "newly undecided", "newly missing", "fixed", "")
+"""How the last run may differ, in the order in which a page shows it."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Trend:
+    """One claim: its answer in each run, None where no trial stands behind it, and how the last one differs."""
+
+    claim: str
+    says: str
+    answers: tuple[Verdict | None, ...]
+
+    @property
+    def change(self) -> str:
+        """How the last answer differs from the last one that was decided; empty if it does not.
+
+        Only an answer that the run before had is newly missing or undecided.
+        """
+        *earlier, now = self.answers
+        decided = [answer for answer in earlier if answer in DECIDED]
+        if now is Verdict.VIOLATED:
+            return "" if decided and decided[-1] is now else "new violation"
+        if now in DECIDED:
+            return "fixed" if decided and decided[-1] is Verdict.VIOLATED else ""
+        if earlier[-1] not in DECIDED:
+            return ""
+        return "newly undecided" if now else "newly missing"
+
+    @property
+    def line(self) -> str:
+        """`SOLCD-ACK-01: HOLDS, not tried, VIOLATED: new violation`."""
+        answers = ", ".join(answer or "not tried" for answer in self.answers)
+        return f"{self.claim}: {answers}" + (f": {self.change}" if self.change else "")
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """Runs in a row, and what the last of them shows: against the first, and against all earlier ones together."""
+
+    reports: tuple[Report, ...]
+    expectations: Expectations
+
+    @property
+    def trends(self) -> list[Trend]:
+        """The claims that a run has tried, those that changed first."""
+        words = [model.answers(report.judgement) for report in self.reports]
+        says = {row.claim: row.says for report in self.reports for row in report.verdicts}
+        found = [
+            Trend(
+                claim,
+                says[claim],
+                tuple(None if (word := each.get(claim)) in phrases.UNTRIED else word for each in words),
+            )
+            for claim in sorted(says)
+        ]
+        return sorted(
+            (one for one in found if any(one.answers)), key=lambda one: (CHANGES.index(one.change), one.claim)
+        )
+
+    @property
+    def rates(self) -> list[str]:
+        return list(rates.lines(self.reports[:1], self.reports[-1]))
+
+    @property
+    def pooled(self) -> list[str]:
+        """The rates against all earlier runs of one version; a run that was judged twice counts once."""
+        *earlier, last = self.reports
+        pool = {report.run.run: report for report in earlier if report.run.run != last.run.run}
+        return list(rates.lines(list(pool.values()), last, one_version=True)) if len(pool) > 1 else []
+
+    @property
+    def times(self) -> dict[str, list[Course]]:
+        """The courses of the broker as configured, by run, in scenarios that all runs have: others take other times."""
+        played = [{trial.scenario for trial in report.trials} for report in self.reports]
+        shared = set.intersection(*played)
+        found = {}
+        for number, report in enumerate(self.reports, 1):
+            chosen = {trial.trial for trial in report.trials if trial.arm == "subject" and trial.scenario in shared}
+            name = f"{number}: {report.run.version}, {report.run.started[:10]}"
+            found[name] = [course for course in report.courses if course.trial in chosen]
+        return found
+
+    @property
+    def lines(self) -> Iterator[str]:
+        several = len(self.reports) > 2
+        names = [f"run {number}" for number in range(1, len(self.reports) + 1)] if several else ["before", "after"]
+        for name, run in zip(names, (report.run for report in self.reports), strict=True):
+            yield f"{name}: {run.product} over {run.over}, {run.started}"
+        if several:
+            yield from (trend.line for trend in self.trends if len(set(trend.answers)) > 1)
+            yield "the last against the first:"
+        yield from self.expectations.lines or ["no claim has another answer"]
+        yield from self.rates
+        if pooled := self.pooled:
+            yield f"the last against all earlier runs of {self.reports[-1].run.version}:"
+            yield from pooled
+        yield f"exit code {self.expectations.exit_code}: {self.expectations.means}"
+
+
+def compare(reports: Sequence[Report]) -> Comparison:
+    """Compare two runs or more; raises `UsageError` for runs of different brokers or protocols."""
+    if len(reports) > 2:
+        reports = sorted(reports, key=lambda report: report.run.started)
+    first, *others = reports
+    for other in others:
+        check_baseline(first, adapter=other.run.adapter, protocol=other.run.protocol)
+    return Comparison(tuple(reports), Expected(baseline=first).of(reports[-1].judgement).expectations)
+
+
+def write(found: Comparison, path: pathlib.Path) -> None:
+    """Write the comparison as one self-contained page."""
+    text = html.environment().get_template("diff.html.j2").render(found=found)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode("utf-8", "replace"))
