@@ -33,7 +33,7 @@ from conformance.errors import Interrupted, UsageError
 from conformance.faults import possible
 from conformance.judge.rows import Judgement
 from conformance.judge.rules import names_used
-from conformance.judge.spark import JudgeSession
+from conformance.judge.spark import NO_CONF, JudgeSession
 from conformance.judge.verdict import Remembered
 from conformance.judge.warm_up import warm_up
 from conformance.ledger import Ledger, release_leftovers
@@ -453,12 +453,14 @@ def _judge(
     return judge.judge(folder, catalogue, scenarios, starting, untried=untried, remembered=remembered)
 
 
-def judge_folders(folders: Sequence[pathlib.Path], *, master: str = "", remote: str = "") -> list[Judgement]:
+def judge_folders(
+    folders: Sequence[pathlib.Path], *, master: str = "", remote: str = "", conf: Mapping[str, str] = NO_CONF
+) -> list[Judgement]:
     """Judge folders that earlier runs wrote, by one Spark: here, on a cluster, or by Connect. The rows are the same."""
     for folder in folders:
         records.check_run(folder)
     catalogue = claims.load()
-    starting = judge.start_in_background(master=master, remote=remote)
+    starting = judge.start_in_background(master=master, remote=remote, conf=conf)
     try:
         return [_judge(folder, catalogue, scenario.load(catalogue), starting) for folder in folders]
     finally:

@@ -8,15 +8,17 @@ and a report, which has the `RunRecord`, must not.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import pathlib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
 
+from conformance import paths
 from conformance.errors import HistoryError, UsageError
 from conformance.history import Header
 from conformance.scenario.script import Step
@@ -160,6 +162,58 @@ class RunFile(RunRecord, frozen=True, kw_only=True):
     @property
     def run_record(self) -> RunRecord:
         return RunRecord(**{name: getattr(self, name) for name in RunRecord.__struct_fields__})
+
+
+class JudgedRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """`judged.json`: what `report.json` rests on, so that `conformance judge` need not judge it again.
+
+    `suite` is the digest of this suite, `evidence` that of everything in the folder that the judge reads.
+    """
+
+    suite: str
+    evidence: str
+    report: Checksum
+
+
+def judged_record(folder: pathlib.Path) -> JudgedRecord:
+    """Return what the report of a run rests on as the folder and the suite are; `OSError` if there is no report."""
+    plan = [folder / "run.json", *sorted(folder.glob(f"{PARTS}/*/run.json"))]
+    trials = [path for place in sorted((folder / "trials").glob("*")) for path in (place, *evidence(place))]
+    return JudgedRecord(
+        suite=_suite_digest(),
+        evidence=_digest([*plan, *trials], folder),
+        report=checksum(folder / "report.json"),
+    )
+
+
+def keep_judged(folder: pathlib.Path) -> None:
+    """Write `judged.json`, for the report that the folder has."""
+    save(judged_record(folder), folder / "judged.json")
+
+
+def is_judged(folder: pathlib.Path) -> bool:
+    """Whether this suite wrote the report of a run, from exactly the evidence that the folder has."""
+    try:
+        return read(folder / "judged.json", JudgedRecord) == judged_record(folder)
+    except (HistoryError, OSError):
+        return False
+
+
+@functools.cache
+def _suite_digest() -> str:
+    """Return the digest of code, claims, scenarios and brokers: two checkouts may have one version."""
+    package = pathlib.Path(__file__).parent
+    files = [path for top in (package, paths.suites(), paths.fixtures()) for path in top.rglob("*") if path.is_file()]
+    return _digest(sorted(path for path in set(files) if path.suffix in (".py", ".yaml", ".toml")), package)
+
+
+def _digest(files: Iterable[pathlib.Path], home: pathlib.Path) -> str:
+    """Return the SHA-256 of the names and contents of these files and folders."""
+    total = hashlib.sha256()
+    for path in files:
+        content = checksum(path).sha256 if path.is_file() else "folder"
+        total.update(f"{os.path.relpath(path, home)}\0{content}\0".encode("utf-8", "surrogateescape"))
+    return total.hexdigest()
 
 
 def checksum(path: pathlib.Path) -> Checksum:

@@ -58,7 +58,7 @@ def play(run: Run, folder: pathlib.Path, words: list[str]) -> tuple[int, float]:
     """Its exit code and seconds. What is in the folder already is judged again, which takes seconds and not minutes."""
     began = time.monotonic()
     if (folder / "report.json").is_file():
-        command = ["conformance", "judge", str(folder)]
+        command = ["conformance", "judge", str(folder), "--again"]
     else:
         shutil.rmtree(folder, ignore_errors=True)  # what an interrupted one has left
         command = [*run.command, "--out", str(folder), *words]

@@ -52,6 +52,8 @@ from conformance.report import model
             ["judge", "no-run", "--spark-master", "a", "--spark-remote", "b"],
             "--spark-master and --spark-remote: give one",
         ),
+        (["judge", "no-run", "--spark-conf", "spark.x"], "--spark-conf 'spark.x': expected KEY=VALUE"),
+        (["judge", "no-run", "--spark-conf", "=4g"], "--spark-conf '=4g': expected KEY=VALUE"),
         (["judge", "no-run"], "no-run"),
         (["claims", "list", "SOLCD-AKC-01"], "did you mean 'SOLCD-ACK-01'?"),
         (["claims", "shwo"], "did you mean 'show'?"),

@@ -16,6 +16,7 @@ from conformance.adapters.file.placeholders import placeholders
 from conformance.adapters.file.reading import read_table
 from conformance.claims import STORED
 from conformance.errors import UsageError
+from conformance.frontend.options import pairs
 
 _COMMANDS = """\
 # Commands that inject faults. A fault without a command is not tried (docs/external-brokers.md).
@@ -125,7 +126,7 @@ class Draft:
             elif word != STORED:
                 yield f"  # {_toml(word)},  # {means}"
         yield "]"
-        addresses = _pairs("--destination", self.destinations)
+        addresses = pairs("--destination", self.destinations)
         for word, port in ports.items():
             yield f"\n[protocols.{word}]"
             yield f"port = {_toml(port)}"
@@ -181,15 +182,8 @@ class Draft:
         return found
 
 
-def _pairs(option: str, given: Iterable[str]) -> dict[str, str]:
-    for one in given:
-        if "=" not in one:
-            raise UsageError(f"{option} {one!r}: expected NAME=VALUE", code="not-a-pair", option=option)
-    return dict(one.split("=", 1) for one in given)
-
-
 def _environment(given: Iterable[str]) -> Iterable[tuple[str, str]]:
-    return _pairs("--env", given).items()
+    return pairs("--env", given).items()
 
 
 def _toml(value: str | list[str]) -> str:

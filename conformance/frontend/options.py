@@ -7,7 +7,7 @@ project of the environment, so it imports nothing heavy.
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
@@ -249,6 +249,16 @@ def expectations(values: Mapping[str, Any]) -> Expected:
 
     required = claims.words(values["require_tried"])
     return Expected.read(claims.load(), values["known_failures"], values["baseline"], required)
+
+
+def pairs(option: str, given: Iterable[str], expected: str = "NAME=VALUE") -> dict[str, str]:
+    """Return the values of a repeatable option by their names; raises `UsageError` for a word without both."""
+    from conformance.errors import UsageError
+
+    for one in given:
+        if one.find("=") < 1:
+            raise UsageError(f"{option} {one!r}: expected {expected}", code="not-a-pair", option=option)
+    return dict(one.split("=", 1) for one in given)
 
 
 def access(values: Mapping[str, Any]) -> Access:

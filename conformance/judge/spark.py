@@ -21,7 +21,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from conformance import locks
@@ -38,6 +39,7 @@ Say = Callable[[str], None]
 """Shows a line to the user."""
 
 NAME = "conformance judge"
+NO_CONF: Mapping[str, str] = types.MappingProxyType({})
 _START_S = 60.0
 _END_S = 5.0
 _OPENS = (
@@ -111,7 +113,7 @@ class Gateway:
         self._in_use = False
         RUNNING.add(self)
 
-    def session(self, master: str) -> SparkSession:
+    def session(self, master: str, conf: Mapping[str, str]) -> SparkSession:
         port, secret = self._wait()
         self._in_use = True
         quieten_py4j()
@@ -119,7 +121,7 @@ class Gateway:
             from pyspark.sql import SparkSession
 
             builder = SparkSession.builder.master(master).appName(NAME)
-            for key, value in _settings(self.folder, master).items():
+            for key, value in {**_settings(self.folder, master), **conf}.items():
                 builder = builder.config(key, value)
             spark = builder.getOrCreate()
         spark.sparkContext.setLogLevel("ERROR")
@@ -277,34 +279,41 @@ class JudgeSession:
         self._guest_only = guest
 
     @classmethod
-    def start(cls, *, master: str = "", remote: str = "", warm_up: WarmUp | None = None) -> JudgeSession:
+    def start(
+        cls, *, master: str = "", remote: str = "", conf: Mapping[str, str] = NO_CONF, warm_up: WarmUp | None = None
+    ) -> JudgeSession:
         """Start a session: local, on a cluster (`master`), or over Spark Connect (`remote`).
 
-        `warm_up` runs once in the new session, so that the first judgement does not pay for cold code. Raises
-        `JudgeError` if Spark cannot start.
+        `conf` are settings of Spark that go before those of the judge. `warm_up` runs once in the new session, so that
+        the first judgement does not pay for cold code. Raises `JudgeError` if Spark cannot start.
         """
         try:
-            session = cls._remote(remote) if remote else cls._guest() or cls._local(master or local_master())
+            session = cls._remote(remote, conf) if remote else cls._guest(conf) or cls._local(master, conf)
         except JudgeError:
             raise
         except Exception as error:
             raise JudgeError(f"Spark did not start: {_line(error)}") from error
-        if warm_up is not None:
-            try:
+        try:
+            session.spark.conf.get("spark.sql.session.timeZone")  # the first use shows a wrong setting of the user
+            if warm_up is not None:
                 warm_up(session.spark)
-            except Exception as error:
-                session.stop()
-                raise JudgeError(f"Spark started, and cannot run the judge: {_line(error)}") from error
+        except Exception as error:
+            said = _line(error)  # an error of py4j asks the JVM for its words, and that ends here
+            session.stop()
+            raise JudgeError(f"Spark started, and cannot run the judge: {said}") from error
         return session
 
     @classmethod
-    def _remote(cls, url: str) -> JudgeSession:
+    def _remote(cls, url: str, conf: Mapping[str, str]) -> JudgeSession:
         from pyspark.sql import SparkSession
 
-        return cls(SparkSession.builder.remote(url).appName(NAME).create(), None)
+        builder = SparkSession.builder.remote(url).appName(NAME)
+        for key, value in conf.items():
+            builder = builder.config(key, value)
+        return cls(builder.create(), None)
 
     @classmethod
-    def _guest(cls) -> JudgeSession | None:
+    def _guest(cls, conf: Mapping[str, str]) -> JudgeSession | None:
         """Open one more session in the Spark of this process, if it has one: PySpark allows no second JVM."""
         from pyspark import SparkContext
         from pyspark.sql import SparkSession
@@ -313,16 +322,17 @@ class JudgeSession:
         if context is None:
             return None
         spark = SparkSession(context).newSession()
-        spark.conf.set("spark.sql.adaptive.enabled", "false")
-        spark.conf.set("spark.sql.session.timeZone", "UTC")
+        needed = {"spark.sql.adaptive.enabled": "false", "spark.sql.session.timeZone": "UTC"}
+        for key, value in {**needed, **conf}.items():
+            spark.conf.set(key, value)
         return cls(spark, None, guest=True)
 
     @classmethod
-    def _local(cls, master: str) -> JudgeSession:
+    def _local(cls, master: str, conf: Mapping[str, str]) -> JudgeSession:
         gateway = next((each for each in RUNNING if each.awaits_session), None) or Gateway()
         gateway.awaits_session = False
         try:
-            return cls(gateway.session(master), gateway)
+            return cls(gateway.session(master or local_master(), conf), gateway)
         except Exception as error:
             said = _line(error)  # an error of py4j asks the JVM for its words, and that ends here
             gateway.stop()
@@ -352,12 +362,18 @@ class StartingSession:
     """A session that starts in a thread; `result` waits for it. With `later` the start waits for `result`."""
 
     def __init__(
-        self, *, master: str = "", remote: str = "", warm_up: WarmUp | None = None, later: bool = False
+        self,
+        *,
+        master: str = "",
+        remote: str = "",
+        conf: Mapping[str, str] = NO_CONF,
+        warm_up: WarmUp | None = None,
+        later: bool = False,
     ) -> None:
         self._future: concurrent.futures.Future[JudgeSession] = concurrent.futures.Future()
         self._stopped = threading.Event()
         self._others = set(RUNNING)
-        options = {"master": master, "remote": remote, "warm_up": warm_up}
+        options = {"master": master, "remote": remote, "conf": conf, "warm_up": warm_up}
         self._thread = threading.Thread(target=self._start, kwargs=options, name="spark-start", daemon=True)
         self._begun = threading.Lock()
         if not later:
@@ -399,9 +415,11 @@ class StartingSession:
                 gateway.stop()
 
 
-def start_in_background(warm_up: WarmUp | None = None, *, master: str = "", remote: str = "") -> StartingSession:
+def start_in_background(
+    warm_up: WarmUp | None = None, *, master: str = "", remote: str = "", conf: Mapping[str, str] = NO_CONF
+) -> StartingSession:
     """Start a session in a thread; `warm_up` runs in it before it is ready."""
-    return StartingSession(master=master, remote=remote, warm_up=warm_up)
+    return StartingSession(master=master, remote=remote, conf=conf, warm_up=warm_up)
 
 
 def start_when_asked(*, master: str = "", remote: str = "") -> StartingSession:

@@ -14,7 +14,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from conformance import __version__
+from conformance import __version__, records
 from conformance.claims import Catalogue, Kind, Scope, Subject
 from conformance.judge.exits import exit_code
 from conformance.judge.rows import Course, Judgement, RunRecord, TrialRecord, Verdict, VerdictRow
@@ -196,6 +196,20 @@ def write_json(
     """Write `report.json`. Invalid bytes of a log become `?`: the file is always valid UTF-8."""
     data = msgspec.to_builtins(report(judgement, catalogue, expected))
     path.write_bytes(json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n")
+
+
+def stored(folder: Path) -> Judgement | None:
+    """Return the verdicts in the report of a run; None unless this suite wrote them from the evidence that it has.
+
+    Raises what `records.check_run` raises.
+    """
+    records.check_run(folder)
+    if not records.is_judged(folder):
+        return None
+    try:
+        return read_json(folder / "report.json").judgement
+    except (OSError, msgspec.MsgspecError):
+        return None
 
 
 def read_json(path: Path) -> Report:

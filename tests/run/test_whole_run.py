@@ -67,7 +67,7 @@ def test_judging_folders_again_gives_the_same_rows(finished, conformance, tmp_pa
     done, report = finished(*ONE)
     shutil.copytree(tmp_path / "out", tmp_path / "short")
     shutil.rmtree(next((tmp_path / "short" / "trials").iterdir()))
-    again = conformance("judge", tmp_path / "out", tmp_path / "short", "--spark-master", "local[1]")
+    again = conformance("judge", tmp_path / "out", tmp_path / "short", "--spark-master", "local[1]", "--again")
     found, short = (model.read_json(tmp_path / name / "report.json") for name in ("out", "short"))
 
     assert (0, report.verdicts) == (done.returncode, found.verdicts)

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from conformance.frontend.cli.group import FILE, GroupedCommand, cli, options, say, terminated, write_report
-from conformance.frontend.options import JUDGE, REPLAY, RUN, UPGRADE, each_run, expectations, prepare, run_options
+from conformance.frontend.options import (
+    JUDGE,
+    REPLAY,
+    RUN,
+    UPGRADE,
+    each_run,
+    expectations,
+    pairs,
+    prepare,
+    run_options,
+)
 
 if TYPE_CHECKING:
     from conformance.campaign import Campaign, Watcher
@@ -84,7 +94,7 @@ def _run_each(runs: Sequence[Mapping[str, Any]], out: pathlib.Path | None, quiet
 
 
 def _run(prepared: Campaign, expected: Any, quiet: bool, verbose: bool) -> int:
-    from conformance import campaign
+    from conformance import campaign, records
     from conformance.adapters.opening import configuration_of
     from conformance.errors import Interrupted
     from conformance.frontend.progress import Show
@@ -100,7 +110,9 @@ def _run(prepared: Campaign, expected: Any, quiet: bool, verbose: bool) -> int:
             again = f"{campaign.command(prepared)} --resume {shlex.quote(str(prepared.folder))}"
             raise Interrupted(f"{error}; to go on: {again}") from error
         show.verdicts([row.verdict for row in judgement.rows if row.trials])
-    return write_report(judgement, prepared.folder, expected)
+    code = write_report(judgement, prepared.folder, expected)
+    records.keep_judged(prepared.folder)
+    return code
 
 
 @cli.command("upgrade", cls=GroupedCommand)
@@ -181,26 +193,42 @@ def _report_before(judgement: Judgement, campaign: Campaign) -> None:
 @click.argument("folders", type=FILE, nargs=-1, required=True, metavar="FOLDER...")
 @click.option("--spark-master", default="", metavar="URL", help="Judge on this cluster.  [default: this machine]")
 @click.option("--spark-remote", default="", metavar="URL", help="Judge by this Spark Connect server.")
+@click.option("--spark-conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
+@click.option("--again", is_flag=True, help="Judge also the runs that have not changed since they were judged.")
 @options(JUDGE)
-def judge_command(folders: tuple[pathlib.Path, ...], spark_master: str, spark_remote: str, **values: Any) -> int:
-    """Judge the folders of earlier runs again, and write the report of each; the exit code is that of the worst.
+def judge_command(folders: tuple[pathlib.Path, ...], again: bool, **values: Any) -> int:
+    """Judge the folders of earlier runs, and write the report of each; the exit code is that of the worst.
 
     \b
     conformance judge runs/2026-11-21T10-00-00-artemis
     conformance judge runs/2026-11-21T10-00-00-artemis runs/2026-11-22T09-00-00-rabbitmq
     conformance judge report --known-failures known.toml --baseline last/report.json
-    conformance judge runs/artemis --spark-master spark://spark.example:7077
+    conformance judge runs/* --again
+    conformance judge runs/artemis --spark-master spark://spark.example:7077 --spark-conf spark.executor.memory=4g
 
-    A cluster, and a Spark Connect server, must see the folders under the same paths.
+    A cluster, and a Spark Connect server, must see the folders under the same paths. If a run has not changed since
+    this version judged it, the verdicts of its report stay. Give --again for a folder from another person: a report can
+    be forged.
     """
-    from conformance import campaign
+    from conformance import campaign, records
     from conformance.errors import PRECEDENCE, UsageError
+    from conformance.report import model
 
-    if spark_master and spark_remote:
+    master, remote = values["spark_master"], values["spark_remote"]
+    if master and remote:
         raise UsageError("--spark-master and --spark-remote: give one of them", code="one-of")
+    conf = pairs("--spark-conf", values["spark_conf"], "KEY=VALUE")
     expected = expectations(values)
-    judged = campaign.judge_folders(folders, master=spark_master, remote=spark_remote)
-    codes = {write_report(judgement, folder, expected) for folder, judgement in zip(folders, judged, strict=True)}
+    known = {} if again else {folder: stored for folder in folders if (stored := model.stored(folder))}
+    new = [folder for folder in folders if folder not in known]
+    found = campaign.judge_folders(new, master=master, remote=remote, conf=conf) if new else []
+    judged = known | dict(zip(new, found, strict=True))
+    codes = set()
+    for folder in folders:
+        if folder in known:
+            say(f"{folder}: not changed since it was judged; --again judges it")
+        codes.add(write_report(judged[folder], folder, expected))
+        records.keep_judged(folder)
     return int(next(code for code in PRECEDENCE if code in codes))
 
 
