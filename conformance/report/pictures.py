@@ -186,26 +186,24 @@ def merged(courses: Iterable[Course]) -> list[Histogram]:
 def times_table(courses: Mapping[str, Sequence[Course]]) -> list[TimesView]:
     """Return the lines of a table of times, for each group of trials and each kind of time."""
     found = []
-    for group, trials in courses.items():
-        faults, played = sum(course.faults for course in trials), plural(len(trials), "trial")
-        inside = f"{plural(faults, 'fault')} inside, in {played}" if faults else f"no fault, in {played}"
-        for one in merged(trials):
-            began = "its intended time" if one.paced else "the send"
-            sent = sum(sum(course.sent) for course in trials if any(_alike(each, one) for each in course.times))
-            steady = one.timed >= _expected(QUANTILES[1])
-            found.append(
-                TimesView(
-                    group=group,
-                    inside=inside,
-                    what=f"{one.of}, from {began}",
-                    messages=f"{one.timed:,} of {sent:,} sent",
-                    quantiles=tuple(
-                        _span(one.quantile_ms(share)) if one.timed >= _expected(share) else "" for share in QUANTILES
-                    ),
-                    longest=_span(one.longest_ms) if one.timed else "",
-                    rate=f"{one.messages / one.seconds:,.0f}" if steady and one.seconds else "",
-                )
+    for group, one in ((group, one) for group, trials in courses.items() for one in merged(trials)):
+        began = "its intended time" if one.paced else "the send"
+        trials = [course for course in courses[group] if any(_alike(each, one) for each in course.times)]
+        faults = sum(course.faults for course in trials)
+        steady = one.seconds and one.messages >= _expected(QUANTILES[1])
+        found.append(
+            TimesView(
+                group=group,
+                inside=f"{plural(faults, 'fault') if faults else 'no fault'} inside, in {plural(len(trials), 'trial')}",
+                what=f"{one.of}, from {began}",
+                messages=f"{one.timed:,} of {sum(sum(course.sent) for course in trials):,} sent",
+                quantiles=tuple(
+                    _span(one.quantile_ms(share)) if one.timed >= _expected(share) else "" for share in QUANTILES
+                ),
+                longest=_span(one.longest_ms) if one.timed else "",
+                rate=f"{one.messages / one.seconds:,.0f}" if steady else "",
             )
+        )
     return found
 
 

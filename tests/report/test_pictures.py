@@ -2,6 +2,7 @@
 
 import xml.etree.ElementTree as ET
 
+import msgspec
 import pytest
 from report_rows import TIMELINE, row
 
@@ -115,10 +116,21 @@ def test_times_as_a_table():
     )
 
     assert ["answer, from the send", "answer, from its intended time"] == [line.what for line in lines]
-    assert {"3 faults inside, in 2 trials"} == {line.inside for line in lines}
+    assert ["1 fault inside, in 1 trial", "2 faults inside, in 1 trial"] == [line.inside for line in lines]
     assert ["1,000 of 5 sent", "99 of 5 sent"] == [line.messages for line in lines]
     assert [("36 ms",) * 4, ("36 ms", "36 ms", "", "")] == [line.quantiles for line in lines]
     assert [("40 ms", "500"), ("40 ms", "50")] == [(line.longest, line.rate) for line in lines]
+
+
+def test_deliveries_without_a_time_have_a_rate():
+    """A consumer that attached later says how fast it was served; of 19 messages a rate says nothing."""
+    late = msgspec.structs.replace(histogram("delivery"), messages=400)
+    few = msgspec.structs.replace(histogram("delivery"), messages=19)
+    lines = pictures.times_table({"kill": [course(times=(late,))], "cut": [course(times=(few,))]})
+
+    assert [("0 of 5 sent", ("",) * 4, "", "200"), ("0 of 5 sent", ("",) * 4, "", "")] == [
+        (line.messages, line.quantiles, line.longest, line.rate) for line in lines
+    ]
 
 
 def test_times_by_fault():

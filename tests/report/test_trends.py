@@ -123,7 +123,7 @@ def test_the_page(tmp_path):
     assert "<b>new violation</b>" in page
     assert "0 of 6 kills, now 2 of 3" in page
     assert "&lt;b&gt;Artemis" in page
-    assert "3: 2.56.0, 2026-11-03<small>no fault, in 1 trial</small>" in page
+    assert "3: 2.56.0, 2026-11-03<small>no fault inside, in 1 trial</small>" in page
 
 
 def test_one_run_is_no_comparison(tmp_path):

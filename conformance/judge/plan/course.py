@@ -26,7 +26,7 @@ def _is(op: Op, phase: Phase) -> str:
 _ATTACHES = f"role = {ROLES.index('consumer')} AND {_is(Op.CONNECT, Phase.OK)}"
 _COMMITS = f"role = {ROLES.index('publisher')} AND {_is(Op.COMMIT, Phase.OK)}"
 _CONSUMED = f"role = {ROLES.index('consumer')} AND {_is(Op.DELIVER, Phase.OK)}"
-# The last 5 bits of the time, from its highest one on, and how many bits follow: exact, which a logarithm is not.
+# How many bits follow the 5 highest of a time; the bucket is made of both (`Histogram`).
 _SHIFT = "greatest(length(bin(took)) - 5, 0)"
 _BUCKET = f"{STEPS} * {_SHIFT} + shiftright(took, {_SHIFT})"
 
