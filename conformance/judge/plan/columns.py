@@ -309,13 +309,13 @@ MESSAGE: Mapping[str, str] = {
 }
 """One row a message. Times are CLOCK_MONOTONIC nanoseconds, null if it did not happen."""
 
-_IN_TRIAL = "OVER (PARTITION BY scenario, trial)"
-_OF_PRODUCER = "OVER (PARTITION BY scenario, trial, producer)"
+_IN_TRIAL = "OVER (PARTITION BY trial)"
+_OF_PRODUCER = "OVER (PARTITION BY trial, producer)"
 _LATER_SENT = (
-    "OVER (PARTITION BY scenario, trial, producer ORDER BY n DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+    "OVER (PARTITION BY trial, producer ORDER BY n DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
 )
 # Of one consumer: two that share a queue owe each other no order.
-_HANDED_IN_ORDER = "OVER (PARTITION BY scenario, trial, owner ORDER BY handed_at"
+_HANDED_IN_ORDER = "OVER (PARTITION BY trial, owner ORDER BY handed_at"
 _UNTIL_THEN = f"{_HANDED_IN_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
 # What a transaction asked of a message has no effect after a restart.
 _UNDONE = "CASE WHEN ack_txn IS NULL THEN received = 0 ELSE coalesce(last_epoch > commit_asked_epoch, false) END"
@@ -345,15 +345,15 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     "stuck_at": f"min(row_stuck_at) {_IN_TRIAL}",
     "starved_at": f"min(row_starved_at) {_IN_TRIAL}",
     "txn_applied": f"coalesce(max(NOT {_OF_TWO} AND NOT ({_UNDONE}))"
-    " OVER (PARTITION BY scenario, trial, commit_owner, coalesce(ack_txn, send_txn)), false)",
-    "last_confirmed": "max(CASE WHEN accepted THEN n END) OVER (PARTITION BY scenario, trial, producer)",
-    "last_confirmed_at": "max(confirmed_at) OVER (PARTITION BY scenario, trial, producer)",
+    " OVER (PARTITION BY trial, commit_owner, coalesce(ack_txn, send_txn)), false)",
+    "last_confirmed": "max(CASE WHEN accepted THEN n END) OVER (PARTITION BY trial, producer)",
+    "last_confirmed_at": "max(confirmed_at) OVER (PARTITION BY trial, producer)",
     # The sends of one publisher, which then falls silent; and the time of a round trip.
     "burst": f"count_if(attempted) {_OF_PRODUCER}",
     "burst_began_at": f"min(sent_at) {_OF_PRODUCER}",
     "burst_ended_at": f"max(sent_at) {_OF_PRODUCER}",
     "burst_answered_at": f"min(coalesce(confirmed_at, gave_up_at)) {_OF_PRODUCER}",
-    "immediates": "count_if(immediate AND accepted) OVER (PARTITION BY scenario, trial, producer, range_last)",
+    "immediates": "count_if(immediate AND accepted) OVER (PARTITION BY trial, producer, range_last)",
     "round_trip_ns": f"max(committed_at - commit_asked_at) {_IN_TRIAL}",
     "longest_answer_ns": f"coalesce(max(confirmed_at - sent_at) {_IN_TRIAL}, 0)",
     "offered": f"max(row_offers) {_IN_TRIAL}",
@@ -365,7 +365,7 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     # A broker that delivers a message that was sent at this instant did not drop the consumer before. Counter-example
     # to the consumer's last event instead: its connection was cut, and it waits without knowing.
     "owner_live_at": "max(CASE WHEN handed_by_least = handed_by_most THEN sent_at END)"
-    " OVER (PARTITION BY scenario, trial, owner)",
+    " OVER (PARTITION BY trial, owner)",
     "one_consumer": f"min(handed_by_least) {_IN_TRIAL} = max(handed_by_most) {_IN_TRIAL}",
     "shared_from": f"max(owner_began_at) {_IN_TRIAL}",
     "shared_until": f"min(owner_ended_at) {_IN_TRIAL}",
@@ -377,7 +377,7 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     "first_drain_epoch": f"min(row_drain_epoch) {_IN_TRIAL}",
     # The messages that are still owed, in an order: those whose loss would prove the most come first. A depth names no
     # message, so the first of them are assumed to be those that it counts.
-    "owed_place": f"count_if({_OWED}) OVER (PARTITION BY scenario, trial"
+    "owed_place": f"count_if({_OWED}) OVER (PARTITION BY trial"
     " ORDER BY received, durable DESC, producer, n ROWS UNBOUNDED PRECEDING)",
     "rate": f"count_if({_DONE_AT} IS NOT NULL) {_OF_PRODUCER} * 1e9"
     f" / nullif(max({_DONE_AT}) {_OF_PRODUCER} - min(sent_at) {_OF_PRODUCER}, 0)",

@@ -46,7 +46,7 @@ ALWAYS = ("phantom", "corrupt", "not_recovered")
 _TEXTS = ("not_recovered", "not_ready")
 """Texts of a trial are group keys: all its rows have the same, and to aggregate a text would cost a sort."""
 
-_KEYS = ("scenario", "trial", "flush_ns", *_TEXTS, "queue", "producer", "n")
+_KEYS = ("trial", "flush_ns", *_TEXTS, "queue", "producer", "n")
 _WORD = re.compile(r"[a-z_]\w*")
 
 
