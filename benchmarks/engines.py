@@ -17,7 +17,7 @@ from benchmarks.histories import CHECKS, Counts
 from conformance.history import DELAYED, Op, Phase
 from conformance.judge.input.link_frames import CARRIES
 from conformance.judge.input.packing import OP_CODE, PHASE_CODE, ROLES, Compacted
-from conformance.judge.spark import choose_code
+from conformance.judge.spark import size_plans
 from conformance.judge.verdict import collect_facts
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ judged AS (
 
 def spark_counts(spark: SparkSession, trials: Sequence[Compacted]) -> Counts:
     """Count with the plan of the judge; beside these checks it has those that every trial is checked for."""
-    choose_code(spark, sum(trial.events for trial in trials))
+    size_plans(spark, sum(trial.events for trial in trials))
     facts = collect_facts(spark, trials, [(check, "received") for check in CHECKS])
     return {
         (trial, check): (found.applies(check), found.offences(check))

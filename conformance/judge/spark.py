@@ -42,6 +42,7 @@ NAME = "conformance judge"
 NO_CONF: Mapping[str, str] = types.MappingProxyType({})
 _START_S = 60.0
 _END_S = 5.0
+_CORES = min(os.cpu_count() or 2, 4)
 _OPENS = (
     "java.base/java.lang java.base/java.lang.invoke java.base/java.lang.reflect java.base/java.io java.base/java.net "
     "java.base/java.nio java.base/java.util java.base/java.util.concurrent java.base/java.util.concurrent.atomic "
@@ -228,14 +229,13 @@ def _settings(folder: pathlib.Path, master: str) -> dict[str, str]:
     }
     if not master.startswith("local"):
         return quiet
-    cores = str(min(os.cpu_count() or 2, 4))
     return quiet | {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.sql.shuffle.partitions": cores,
-        "spark.default.parallelism": cores,
+        "spark.sql.shuffle.partitions": str(_CORES),
+        "spark.default.parallelism": str(_CORES),
     }
 
 
@@ -245,15 +245,21 @@ because Spark generates no Java and compiles none, and a first plan 3.7 s instea
 instead of 2.4 s, 47,000 take 3.4 s instead of 2.6 s, and a whole run of 620,000 takes 44 s instead of 27 s."""
 
 
-def choose_code(spark: SparkSession, events: int) -> None:
-    """Let Spark interpret the plans that follow, or generate code for them, as is faster for so many events."""
+TOGETHER = 100_000
+"""About so many events are in one partition of a larger plan: a task must sort and count them in its share of the heap.
+Two partitions of 580,000 events in a heap of 1 GB had too little."""
+
+
+def size_plans(spark: SparkSession, events: int) -> None:
+    """Fit the plans that follow to so many events: their partitions, and whether Spark interprets or compiles them."""
     few = events <= INTERPRETED
     spark.conf.set("spark.sql.codegen.wholeStage", str(not few).lower())
     spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN" if few else "FALLBACK")
+    spark.conf.set("spark.sql.shuffle.partitions", max(_CORES, events // TOGETHER))
 
 
 def local_master() -> str:
-    return f"local[{min(os.cpu_count() or 2, 4)}]"
+    return f"local[{_CORES}]"
 
 
 @contextlib.contextmanager

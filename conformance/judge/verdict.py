@@ -19,7 +19,7 @@ from conformance.judge.input.packing import Compacted, compact_all
 from conformance.judge.plan import course, exposures, facts, groups, relations
 from conformance.judge.plan.facts import TrialFacts
 from conformance.judge.rows import Course, Judgement, Verdict, VerdictRow, Witness
-from conformance.judge.spark import choose_code
+from conformance.judge.spark import size_plans
 from conformance.judge.tally import ClaimEvidence
 from conformance.records import Checksum
 from conformance.scenario import Scenario
@@ -63,7 +63,7 @@ def judge(
     compacted = compact_all(found.trials, found.runs, remembered.checksum)
     new = [trial for trial in compacted if trial.parquet is not None and trial.record.trial not in remembered.courses]
     if new:
-        choose_code(session.spark, sum(trial.events for trial in new))
+        size_plans(session.spark, sum(trial.events for trial in new))
     evidence = ClaimEvidence(
         found.run,
         [trial.record for trial in compacted],

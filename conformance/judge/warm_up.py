@@ -11,7 +11,7 @@ from conformance.history import Ended, Op, Phase, Recorder, bare_header, close_h
 from conformance.judge.input.packing import compact
 from conformance.judge.plan.facts import TrialFacts
 from conformance.judge.plan.relations import EVERY, FEW, Check
-from conformance.judge.spark import choose_code
+from conformance.judge.spark import size_plans
 from conformance.judge.verdict import beside, collect_courses, collect_facts
 from conformance.records import TrialRecord, save
 
@@ -29,7 +29,7 @@ def warm_up(spark: SparkSession, used: Sequence[Check] = EVERY) -> TrialFacts:
     with locks.scratch("warm") as place:
         folders = [place / str(number) for number in range(FEW + 1)]
         trials = [compact(folder, write(folder, 3, trial=f"{TRIAL}-{folder.name}")) for folder in folders]
-        choose_code(spark, sum(trial.events for trial in trials))
+        size_plans(spark, sum(trial.events for trial in trials))
         facts = beside(lambda: collect_facts(spark, trials, used), lambda: collect_courses(spark, trials))
         return facts[f"{TRIAL}-0"]
 

@@ -203,9 +203,9 @@ def test_one_partition_or_many(session, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("used", "sorts"),
     [
-        (relations.EVERY, 9),
-        ([("lost", "confirmed_in_window")], 2),
-        ([("confirmed_before_sync", "sync_held")], 3),
+        (relations.EVERY, 11),
+        ([("lost", "confirmed_in_window")], 3),
+        ([("confirmed_before_sync", "sync_held")], 2),
         ([("waited_for_timer", "third_sent"), ("answered_late", "less_sent")], 2),
         ([("immediate_waited", "asked_immediately")], 2),
         ([("out_of_order_refused", "acknowledged_out_of_order")], 2),
@@ -214,18 +214,32 @@ def test_one_partition_or_many(session, tmp_path, monkeypatch):
 def test_the_plan_is_linear(session, tmp_path, used, sorts):
     """One scan, no join, no union; a sort serves every window above it, and the plan has no unused column.
 
-    A text that is counted (what a tracer could not see) costs one more, where a check is about the disk. Only all
-    checks together also sort by what an answer covers, by the order of deliveries, and by what a queue owes.
+    Only what is lost is also sorted by queues and by what a queue owes; and only all checks together by process, by
+    what an answer covers, and by the order of deliveries.
     """
+    assert (1, sorts, 0, 0, 0) == operators(session, tmp_path, used)
+
+
+def operators(session, folder, used):
+    """Count the scans, sorts, joins, unions and exchanges in the plan of these checks for one trial."""
     from conformance.judge.input.packing import compact
 
-    packed = compact(tmp_path, write(tmp_path, CLEAN, record()))
+    packed = compact(folder, write(folder, CLEAN, record()))
     frame = relations.summary(session.spark, [str(packed.parquet)], 1, used)
     plan = frame._jdf.queryExecution().executedPlan().toString()
+    return tuple(plan.count(word) for word in ("FileScan", "Sort [", "Join", "Union", "Exchange"))
 
-    assert (1, sorts, 0, 0, 0) == tuple(
-        plan.count(word) for word in ("FileScan", "Sort [", "Join", "Union", "Exchange")
-    )
+
+def test_many_events_are_not_sorted(session, tmp_path, monkeypatch):
+    """The facts of a trial come from a scan of their own: only its few rows are sorted, and sent to every task."""
+    monkeypatch.setattr(relations, "FEW", 0)
+    session.spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")  # as for many events
+    try:
+        scans, sorts, joins, *_ = operators(session, tmp_path, [("phantom", "received")])
+    finally:
+        session.spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
+
+    assert (2, 1, 1) == (scans, sorts, joins)
 
 
 def test_bench_measures(session, monkeypatch):

@@ -35,7 +35,7 @@ from benchmarks.engines import DUCKDB, duckdb_counts, execute, polars_counts, sp
 from benchmarks.histories import CHECKS
 from conformance.history import Op, Phase
 from conformance.judge.input.packing import compact_all
-from conformance.judge.spark import INTERPRETED, choose_code
+from conformance.judge.spark import INTERPRETED, size_plans
 
 pytestmark = pytest.mark.spark
 TRIALS, MESSAGES = 40, 25
@@ -330,7 +330,7 @@ def of(names, found):
 @pytest.mark.parametrize("events", [0, INTERPRETED + 1], ids=["interpreted", "compiled"])
 def test_duckdb_finds_the_same_messages(session, tmp_path, events):
     """In random trials; the plan is one for so many events."""
-    choose_code(session.spark, events)
+    size_plans(session.spark, events)
     sets, flags, found = compared(session.spark, packed(tmp_path, 20261121, TRIALS))
 
     assert of(SETS, found) == sets

@@ -26,9 +26,6 @@ _CARRIES = {word: code for code, word in enumerate(CARRIES)}
 _FRAME = f"op = {OP_CODE[Op.FRAME]} AND n IS NOT NULL"
 _OF_ACK = f"coalesce(detail LIKE '% {OF_ACK}', false)"
 _HAS_ID = "(n IS NOT NULL OR foreign_id IS NOT NULL)"
-_TRIAL = "OVER (PARTITION BY trial)"
-_EPOCH = "OVER (PARTITION BY trial, epoch)"
-_PROCESS = "OVER (PARTITION BY trial, process)"
 _IN_ORDER = "OVER (PARTITION BY trial, process ORDER BY sequence)"
 _SO_FAR = "OVER (PARTITION BY trial, process ORDER BY sequence ROWS UNBOUNDED PRECEDING)"
 
@@ -65,6 +62,9 @@ EVENT: Mapping[str, str] = {
     " AND detail LIKE 'offered %'",
     "fails_to_recover": f"{_on(Op.BROKER, Phase.FAIL)} AND detail LIKE '{NOT_RECOVERED}%'",
     "is_not_ready": f"{_on(Op.BROKER, Phase.INFO)} AND detail LIKE '{NOT_READY}%'",
+    # A key of `PART`, because to aggregate a text would cost a sort.
+    "said": f"CASE WHEN op = {OP_CODE[Op.BROKER]} AND phase IN ({PHASE_CODE[Phase.FAIL]}, {PHASE_CODE[Phase.INFO]})"
+    f" OR {_on(Op.SYNC, Phase.INFO)} AND NOT {_HAS_ID} THEN detail END",
     "ack_fails": _on(Op.ACK, Phase.FAIL),
     "starves": _on(Op.DELIVER, Phase.INFO),
     "limits": _on(Op.CONNECT, Phase.OK),
@@ -108,32 +108,115 @@ _PROCESS_CODE = "(10000 * CAST(role AS INT) + CAST(number AS INT))"
 PACK = 10**12
 """A message as one number is producer * PACK + n, so that min() and max() of it need no struct."""
 
+_OF_TRIAL = "OVER (PARTITION BY trial)"
+_OF_EPOCH = "OVER (PARTITION BY trial, epoch)"
+_OF_PROCESS = "OVER (PARTITION BY trial, process)"
+_OF_QUEUE = "OVER (PARTITION BY trial, queue)"
+_DRAIN = f"role = {ROLES.index('drain')}"
+_FAULT_BIT = f"CAST(array_position(array({', '.join(map(repr, FAULTS))}), fault) AS INT)"
+
+PART_KEYS = ("trial", "process", "epoch", "queue", "said")
+"""A part of a trial has the same in all its events: it is the whole history of a process, or less."""
+
+_DEPTH = _on(Op.DEPTH, Phase.OK)
+PART: Mapping[str, tuple[str, str]] = {
+    "part_began": ("min({})", "at_ns"),
+    "part_ended": ("max({})", "at_ns"),
+    "part_limit": ("max({})", "CASE WHEN limits THEN `count` END"),
+    "part_attached": ("max({})", "CASE WHEN limits THEN at_ns END"),
+    "part_acked": ("max({})", "CASE WHEN acks THEN at_ns END"),
+    "part_answered": ("max({})", "CASE WHEN ack_settled THEN at_ns END"),
+    "part_consumer_attached": ("max({})", f"CASE WHEN limits AND role = {ROLES.index('consumer')} THEN at_ns END"),
+    "part_fired": ("min({})", "CASE WHEN fires THEN at_ns END"),
+    "part_last_fired": ("max({})", "CASE WHEN fires THEN at_ns END"),
+    "part_halted": ("min({})", "CASE WHEN halts THEN at_ns END"),
+    "part_resumed": ("min({})", "CASE WHEN resumes THEN at_ns END"),
+    "part_added": ("max({})", "CASE WHEN slows THEN `count` END"),
+    "part_first_epoch": ("min({})", "CASE WHEN role < 3 AND epoch > 0 THEN epoch END"),
+    "part_received": ("min({})", f"CASE WHEN {_RECEIVED} THEN at_ns END"),
+    "part_received_last": ("max({})", f"CASE WHEN {_RECEIVED} THEN at_ns END"),
+    "part_recovery_failed": ("bool_or({})", "fails_to_recover"),
+    "part_not_ready": ("bool_or({})", "is_not_ready"),
+    "part_hides": ("bool_or({})", "hides"),
+    "part_effects": ("bit_or({})", f"CASE WHEN takes_effect THEN shiftleft(1L, {_FAULT_BIT}) ELSE 0L END"),
+    "part_traces": ("bit_or({})", f"CASE WHEN role = {ROLES.index('disk')} THEN shiftleft(1L, epoch) ELSE 0L END"),
+    "part_offers": ("sum({})", "CAST(offers AS INT)"),
+    "part_unreadable": ("bool_or({})", "is_unreadable"),
+    "part_closes": ("sum({})", "CAST(closes AS INT)"),
+    "part_bit": ("bit_or({})", "shiftleft(1L, CAST(number AS INT))"),
+    "part_silent": ("max({})", "CASE WHEN silent THEN at_ns END"),
+    "part_stuck": ("min({})", "CASE WHEN stuck THEN at_ns END"),
+    "part_stuck_last": ("max({})", "CASE WHEN stuck THEN at_ns END"),
+    "part_drain": ("max({})", f"CASE WHEN {_DRAIN} THEN CAST(number AS INT) END"),
+    "part_drain_epoch": ("min({})", f"CASE WHEN {_DRAIN} THEN epoch END"),
+    "part_brought": ("bit_or({})", "CASE WHEN drains THEN shiftleft(1L, CAST(number AS INT)) ELSE 0L END"),
+    "part_depth": (f"max_by({{}}, at_ns) FILTER (WHERE {_DEPTH})", f"CASE WHEN {_DEPTH} THEN `count` END"),
+    "part_depth_at": ("max({})", f"CASE WHEN {_DEPTH} THEN at_ns END"),
+}
+"""The aggregate that puts the events of a part together, and what one event says about it."""
+
+# Spark sorts again wherever the next window does not begin with the columns of the sort before.
+PART_WINDOWS: Mapping[str, str] = {
+    "started_at": f"min(part_began) {_OF_TRIAL}",
+    "ended_at": f"max(part_ended) {_OF_TRIAL}",
+    "last_attached_at": f"max(part_consumer_attached) {_OF_TRIAL}",
+    # Exposure is counted back from the first of two faults: a broker that was halted and then killed did nothing in
+    # between. Drains count after the last.
+    "fired_at": f"min(part_fired) {_OF_TRIAL}",
+    "last_fired_at": f"max(part_last_fired) {_OF_TRIAL}",
+    "epoch_fired_at": f"min(part_fired) {_OF_EPOCH}",
+    "halted_at": f"min(part_halted) {_OF_TRIAL}",
+    "resumed_at": f"min(part_resumed) {_OF_TRIAL}",
+    "added_us": f"max(part_added) {_OF_TRIAL}",
+    "first_epoch": f"min(part_first_epoch) {_OF_TRIAL}",
+    "not_recovered": f"max(CASE WHEN part_recovery_failed THEN said END) {_OF_TRIAL}",
+    "not_ready": f"max(CASE WHEN part_not_ready THEN said END) {_OF_TRIAL}",
+    "hidden": f"min(CASE WHEN part_hides THEN coalesce(said, '') END) {_OF_TRIAL}",
+    "effective": f"bit_or(part_effects) {_OF_TRIAL}",
+    "traced_epochs": f"bit_or(part_traces) {_OF_TRIAL}",
+    "offered": f"sum(part_offers) {_OF_TRIAL}",
+    "stuck_at": f"min(part_stuck) {_OF_TRIAL}",
+    "last_drain": f"coalesce(max(part_drain) {_OF_TRIAL}, 0)",
+    "first_drain_epoch": f"min(part_drain_epoch) {_OF_TRIAL}",
+    "brought_mask": f"bit_or(part_brought) {_OF_TRIAL}",
+    "limit": f"max(part_limit) {_OF_PROCESS}",
+    "attached_at": f"max(part_attached) {_OF_PROCESS}",
+    "last_ack_at": f"max(part_acked) {_OF_PROCESS}",
+    "last_answered_at": f"max(part_answered) {_OF_PROCESS}",
+    # The first process that received any message.
+    "process_received_at": f"min(part_received) {_OF_PROCESS}",
+    "process_received_last_at": f"max(part_received_last) {_OF_PROCESS}",
+    "trial_received_at": f"min(part_received) {_OF_TRIAL}",
+    "queue_closed": f"sum(part_closes) {_OF_QUEUE} > 1",
+    "queue_left": f"max_by(part_depth, part_depth_at) {_OF_QUEUE}",
+}
+"""Facts of a process, of a run of the broker, of a queue and of the whole trial."""
+
+_LATE = "(last_fired_at IS NULL OR {} > last_fired_at)"
+_SILENT = f"part_silent IS NOT NULL AND {_LATE.format('part_silent')}"
+_STUCK = f"part_stuck_last IS NOT NULL AND {_LATE.format('part_stuck_last')}"
+PART_AGAIN: Mapping[str, str] = {
+    "silent_mask": f"bit_or(CASE WHEN {_SILENT} THEN part_bit ELSE 0L END) {_OF_TRIAL}",
+    "ended_mask": f"bit_or(CASE WHEN {_SILENT} OR {_STUCK} THEN part_bit ELSE 0L END) {_OF_TRIAL}",
+    # Both sides have closed an AMQP connection with a link, and every frame of it could be read. Over STOMP the answer
+    # to DISCONNECT ends nothing: Artemis 2.56.0 sent 4 messages after it, and 68 more that no link read any more.
+    "carried_to_the_end": f"coalesce(max(queue_closed) {_OF_TRIAL}"
+    f" AND NOT bool_or(part_unreadable) {_OF_TRIAL}, false)",
+    "left_over": f"max(queue_left) {_OF_TRIAL}",
+}
+"""Facts of the trial that follow from other facts."""
+
+FACTS = frozenset({*PART_WINDOWS, *PART_AGAIN}) - {"queue_closed", "queue_left"}
+"""They are equal in all events of a process in one run of the broker."""
+
+FACTS_OF_TRIAL = frozenset(name for name in FACTS if _OF_TRIAL in {**PART_WINDOWS, **PART_AGAIN}[name])
+"""They are equal in all events of a trial."""
+
 # One sort by (trial, process, sequence) serves all of them.
 EVENT_WINDOWS: Mapping[str, str] = {
     # A running count, not a look at the event before: of ten deliveries in a row only the last shows the backlog.
     "holding": f"sum(CASE WHEN hands THEN 1 WHEN acks OR nacks THEN -1 ELSE 0 END) {_SO_FAR}",
     "unanswered_now": f"sum(CASE WHEN asks THEN 1 WHEN answers THEN -1 ELSE 0 END) {_SO_FAR}",
-    "limit": f"max(CASE WHEN limits THEN `count` END) {_PROCESS}",
-    "last_ack_at": f"max(CASE WHEN acks THEN at_ns END) {_PROCESS}",
-    "attached_at": f"max(CASE WHEN limits THEN at_ns END) {_PROCESS}",
-    "last_attached_at": f"max(CASE WHEN limits AND role = {ROLES.index('consumer')} THEN at_ns END) {_TRIAL}",
-    "ended_at": f"max(at_ns) {_TRIAL}",
-    "last_answered_at": f"max(CASE WHEN ack_settled THEN at_ns END) {_PROCESS}",
-    # Exposure is counted back from the first of two faults: a broker that was halted and then killed did nothing in
-    # between. Drains count after the last.
-    "fired_at": f"min(CASE WHEN fires THEN at_ns END) {_TRIAL}",
-    "last_fired_at": f"max(CASE WHEN fires THEN at_ns END) {_TRIAL}",
-    "epoch_fired_at": f"min(CASE WHEN fires THEN at_ns END) {_EPOCH}",
-    "halted_at": f"min(CASE WHEN halts THEN at_ns END) {_TRIAL}",
-    "resumed_at": f"min(CASE WHEN resumes THEN at_ns END) {_TRIAL}",
-    "added_us": f"max(CASE WHEN slows THEN `count` END) {_TRIAL}",
-    "not_recovered": f"max(CASE WHEN fails_to_recover THEN detail END) {_TRIAL}",
-    "not_ready": f"max(CASE WHEN is_not_ready THEN detail END) {_TRIAL}",
-    "first_epoch": f"min(CASE WHEN role < 3 AND epoch > 0 THEN epoch END) {_TRIAL}",
-    # The first process that received any message.
-    "process_received_at": f"min(CASE WHEN {_RECEIVED} THEN at_ns END) {_PROCESS}",
-    "process_received_last_at": f"max(CASE WHEN {_RECEIVED} THEN at_ns END) {_PROCESS}",
-    "trial_received_at": f"min(CASE WHEN {_RECEIVED} THEN at_ns END) {_TRIAL}",
     # A frame about several messages has a row for each of them.
     "new_frame": f"coalesce(lag(sequence) {_IN_ORDER} <> sequence, true)",
 }
@@ -143,8 +226,6 @@ _CLAIM = f"{_EARLY} AND first_acquirer"
 _FRESH = "hands AND (fired_at IS NULL OR at_ns <= fired_at)"
 _REFUSED_AS = "refuses AND detail = "
 _HELD = "fault = 'held_sync'"
-_DRAIN = f"role = {ROLES.index('drain')}"
-_FAULT_BIT = f"CAST(array_position(array({', '.join(map(repr, FAULTS))}), fault) AS INT)"
 
 MESSAGE: Mapping[str, str] = {
     "attempted": "bool_or(sent)",
@@ -282,38 +363,13 @@ MESSAGE: Mapping[str, str] = {
     "returned_at": "min(at_ns) FILTER (WHERE returns)",
     "granted": "bool_or(grants)",
     "denied": "bool_or(denies)",
-    "halted_at": "max(halted_at)",
-    "resumed_at": "max(resumed_at)",
-    "added_us": "max(added_us)",
-    "last_attached_at": "max(last_attached_at)",
-    "first_epoch": "max(first_epoch)",
-    "fired_at": "max(fired_at)",
-    "last_fired_at": "max(last_fired_at)",
-    # Facts of the trial: in the row of the events that name no message.
+    # Of the trial: in the row of the events that name no message.
     "foreign_ids": f"count_if({_RECEIVED} AND foreign_id IS NOT NULL)",
-    "started_at": "min(at_ns)",
-    "row_effective": f"bit_or(CASE WHEN takes_effect THEN shiftleft(1L, {_FAULT_BIT}) ELSE 0L END)",
-    "row_traces": f"bit_or(CASE WHEN role = {ROLES.index('disk')} THEN shiftleft(1L, epoch) ELSE 0L END)",
-    "row_offers": "count_if(offers)",
-    "row_hidden": "min(coalesce(detail, '')) FILTER (WHERE hides)",
-    "row_unreadable": "count_if(is_unreadable)",
-    "row_closed": "count_if(closes) > 1",
-    "row_silent": "bit_or(CASE WHEN silent AND (last_fired_at IS NULL OR at_ns > last_fired_at)"
-    " THEN shiftleft(1L, CAST(number AS INT)) ELSE 0L END)",
-    "row_ended": "bit_or(CASE WHEN (silent OR stuck) AND (last_fired_at IS NULL OR at_ns > last_fired_at)"
-    " THEN shiftleft(1L, CAST(number AS INT)) ELSE 0L END)",
-    "row_stuck_at": "min(at_ns) FILTER (WHERE stuck)",
-    "row_drain": f"max(CAST(number AS INT)) FILTER (WHERE {_DRAIN})",
-    "row_drain_epoch": f"min(epoch) FILTER (WHERE {_DRAIN})",
-    "row_left": f"max_by(`count`, at_ns) FILTER (WHERE {_on(Op.DEPTH, Phase.OK)})",
 }
 """One row a message. Times are CLOCK_MONOTONIC nanoseconds, null if it did not happen."""
 
-_IN_TRIAL = "OVER (PARTITION BY trial)"
 _OF_PRODUCER = "OVER (PARTITION BY trial, producer)"
-_LATER_SENT = (
-    "OVER (PARTITION BY trial, producer ORDER BY n DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
-)
+_LATER_SENT = "OVER (PARTITION BY trial, producer ORDER BY n DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
 # Of one consumer: two that share a queue owe each other no order.
 _HANDED_IN_ORDER = "OVER (PARTITION BY trial, owner ORDER BY handed_at"
 _UNTIL_THEN = f"{_HANDED_IN_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
@@ -335,15 +391,7 @@ _NEVER = f"{2**63 - 1}L"
 # first columns follow each other, the one with an order first.
 TRIAL_WINDOWS: Mapping[str, str] = {
     "later_sent_place": f"min(first_place) {_LATER_SENT}",
-    "effective": f"bit_or(row_effective) {_IN_TRIAL}",
-    "traced_epochs": f"bit_or(row_traces) {_IN_TRIAL}",
-    "hidden": f"min(row_hidden) {_IN_TRIAL}",
-    # Both sides have closed an AMQP connection with a link, and every frame of it could be read. Over STOMP the answer
-    # to DISCONNECT ends nothing: Artemis 2.56.0 sent 4 messages after it, and 68 more that no link read any more.
-    "carried_to_the_end": f"coalesce(max(row_closed) {_IN_TRIAL} AND max(row_unreadable) {_IN_TRIAL} = 0, false)",
-    "silent_mask": f"bit_or(row_silent) {_IN_TRIAL}",
-    "stuck_at": f"min(row_stuck_at) {_IN_TRIAL}",
-    "starved_at": f"min(row_starved_at) {_IN_TRIAL}",
+    "starved_at": f"min(row_starved_at) {_OF_TRIAL}",
     "txn_applied": f"coalesce(max(NOT {_OF_TWO} AND NOT ({_UNDONE}))"
     " OVER (PARTITION BY trial, commit_owner, coalesce(ack_txn, send_txn)), false)",
     "last_confirmed": "max(CASE WHEN accepted THEN n END) OVER (PARTITION BY trial, producer)",
@@ -354,11 +402,10 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     "burst_ended_at": f"max(sent_at) {_OF_PRODUCER}",
     "burst_answered_at": f"min(coalesce(confirmed_at, gave_up_at)) {_OF_PRODUCER}",
     "immediates": "count_if(immediate AND accepted) OVER (PARTITION BY trial, producer, range_last)",
-    "round_trip_ns": f"max(committed_at - commit_asked_at) {_IN_TRIAL}",
-    "longest_answer_ns": f"coalesce(max(confirmed_at - sent_at) {_IN_TRIAL}, 0)",
-    "offered": f"max(row_offers) {_IN_TRIAL}",
+    "round_trip_ns": f"max(committed_at - commit_asked_at) {_OF_TRIAL}",
+    "longest_answer_ns": f"coalesce(max(confirmed_at - sent_at) {_OF_TRIAL}, 0)",
     "default_wait_ns": "min(CASE WHEN n = 1 AND send_txn IS NULL AND confirm_epoch = first_epoch"
-    f" THEN confirmed_at - sent_at END) {_IN_TRIAL}",
+    f" THEN confirmed_at - sent_at END) {_OF_TRIAL}",
     # The latest acknowledgement of earlier deliveries; an open delivery has none, ever.
     "earlier_ack_at": f"max(CASE WHEN handed > 0 THEN coalesce(ack_sent_at, {_NEVER}) END) {_UNTIL_THEN}",
     "next_processed_at": f"min(processed_at) {_HANDED_IN_ORDER} ROWS BETWEEN 1 FOLLOWING AND 1 FOLLOWING)",
@@ -366,15 +413,10 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     # to the consumer's last event instead: its connection was cut, and it waits without knowing.
     "owner_live_at": "max(CASE WHEN handed_by_least = handed_by_most THEN sent_at END)"
     " OVER (PARTITION BY trial, owner)",
-    "one_consumer": f"min(handed_by_least) {_IN_TRIAL} = max(handed_by_most) {_IN_TRIAL}",
-    "shared_from": f"max(owner_began_at) {_IN_TRIAL}",
-    "shared_until": f"min(owner_ended_at) {_IN_TRIAL}",
-    "answered_in_pause": f"coalesce(max(sent_at > halted_at AND confirmed_at < resumed_at) {_IN_TRIAL}, false)",
-    "last_drain": f"coalesce(max(row_drain) {_IN_TRIAL}, 0)",
-    "left_over": f"max(row_left) {_IN_TRIAL}",
-    "ended_mask": f"bit_or(row_ended) {_IN_TRIAL}",
-    "brought_mask": f"bit_or(drained_in) {_IN_TRIAL}",
-    "first_drain_epoch": f"min(row_drain_epoch) {_IN_TRIAL}",
+    "one_consumer": f"min(handed_by_least) {_OF_TRIAL} = max(handed_by_most) {_OF_TRIAL}",
+    "shared_from": f"max(owner_began_at) {_OF_TRIAL}",
+    "shared_until": f"min(owner_ended_at) {_OF_TRIAL}",
+    "answered_in_pause": f"coalesce(max(sent_at > halted_at AND confirmed_at < resumed_at) {_OF_TRIAL}, false)",
     # The messages that are still owed, in an order: those whose loss would prove the most come first. A depth names no
     # message, so the first of them are assumed to be those that it counts.
     "owed_place": f"count_if({_OWED}) OVER (PARTITION BY trial"
@@ -437,11 +479,11 @@ DERIVED: Mapping[str, str] = {
 def _lost_share(above_ms: int, to_ms: int) -> str:
     """Return SQL for the percentage of the confirmed messages of that age at the fault that was lost."""
     aged = f"confirmed AND durable AND settled AND age_ns > {above_ms}000000L AND age_ns <= {to_ms}000000L"
-    return f"100 * count_if({aged} AND received = 0) {_IN_TRIAL} / nullif(count_if({aged}) {_IN_TRIAL}, 0)"
+    return f"100 * count_if({aged} AND received = 0) {_OF_TRIAL} / nullif(count_if({aged}) {_OF_TRIAL}, 0)"
 
 
 COMPARED: Mapping[str, str] = {
-    f"{name}_{half}": f"coalesce(max(CASE WHEN producer = {half} THEN {name} END) {_IN_TRIAL}, false)"
+    f"{name}_{half}": f"coalesce(max(CASE WHEN producer = {half} THEN {name} END) {_OF_TRIAL}, false)"
     for name, half in (("came_otherwise", 1), ("came_otherwise", 2), ("processed_again", 1))
 } | {f"lost_share_{to_ms}": _lost_share(above_ms, to_ms) for above_ms, to_ms in ((-1_000, 10), (10, 100), (100, 1_000))}
 """Whether any message of one half of a script is so; a half has one producer. And the share lost of each age."""

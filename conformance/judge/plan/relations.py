@@ -1,8 +1,8 @@
 """A plan: from events to one row a message, and from those to counts and witnesses.
 
 Each stage is a table of names and SQL (`columns`), in the order in which they build on each other. `summary` runs
-through them with one scan and one collect. The plan has only the columns that the checks of these trials need: a
-hundred unused expressions cost more than the events of a trial.
+through them with one collect; a plan for many events scans twice. The plan has only the columns that the checks of
+these trials need: a hundred unused expressions cost more than the events of a trial.
 """
 
 from __future__ import annotations
@@ -15,7 +15,21 @@ from typing import TYPE_CHECKING
 from conformance.history import Op
 from conformance.judge.anomalies import ANOMALIES, Anomaly
 from conformance.judge.input.packing import OP_CODE, SPARK_SCHEMA
-from conformance.judge.plan.columns import COMPARED, DERIVED, EVENT, EVENT_WINDOWS, MESSAGE, PACK, TRIAL_WINDOWS
+from conformance.judge.plan.columns import (
+    COMPARED,
+    DERIVED,
+    EVENT,
+    EVENT_WINDOWS,
+    FACTS,
+    FACTS_OF_TRIAL,
+    MESSAGE,
+    PACK,
+    PART,
+    PART_AGAIN,
+    PART_KEYS,
+    PART_WINDOWS,
+    TRIAL_WINDOWS,
+)
 from conformance.judge.plan.exposures import EXPOSURES, ExposureRule
 
 if TYPE_CHECKING:
@@ -28,11 +42,8 @@ FEW = 4
 """Up to so many trials stay in one partition: an exchange costs more than a second core saves (45 trials, 127,000
 events, two cores: 1.4 s instead of 2.1 s; one trial: no gain)."""
 
-TOGETHER = 30_000
-"""About so many events are in one partition of a larger run: a task must sort and count them in its share of the heap.
-Two partitions of 245 trials (580,000 events, 1 GB) had too little. Each partition has a fixed cost: 600 trials of ten
-events are better in one a core than in one for sixteen of them.
-"""
+MANY = 100_000
+"""More events than these use every core, also if they are of few trials."""
 
 CLASSES = 8
 """Hash classes of messages; the first offending message of each is a witness, without a sort."""
@@ -46,7 +57,8 @@ ALWAYS = ("phantom", "corrupt", "not_recovered")
 _TEXTS = ("not_recovered", "not_ready")
 """Texts of a trial are group keys: all its rows have the same, and to aggregate a text would cost a sort."""
 
-_KEYS = ("trial", "flush_ns", *_TEXTS, "queue", "producer", "n")
+_KEYS = ("trial", "flush_ns", "queue", "producer", "n")
+_PROCESS = ("trial", "process", "epoch")
 _WORD = re.compile(r"[a-z_]\w*")
 
 
@@ -137,13 +149,8 @@ def unpacked(witness: int) -> tuple[int, int]:
     return divmod(witness, PACK)
 
 
-def events(spark: SparkSession, paths: Sequence[str], count: int) -> DataFrame:
-    """Read the `count` events of these trials, placed so that no window and no message spans two partitions."""
-    frame = spark.read.schema(SPARK_SCHEMA).parquet(*paths)
-    if len(paths) <= FEW:
-        return frame.coalesce(1)
-    cores = int(spark.conf.get("spark.sql.shuffle.partitions") or 2)
-    return frame.repartition(max(cores, count // TOGETHER), "trial")
+def _few(paths: Sequence[str], count: int) -> bool:
+    return len(paths) <= FEW and count <= MANY
 
 
 def _exploded(anomalies: Sequence[Anomaly]) -> dict[str, str]:
@@ -162,8 +169,9 @@ def _stages(used: Iterable[Check]) -> tuple[list[dict[str, str]], dict[str, str]
     anomalies, exposures = checks(used)
     exploded = _exploded(anomalies)
     counted = {**_per_failure(anomalies, exposures), **per_trial(anomalies, exposures)}
-    stages = (EVENT, EVENT_WINDOWS, MESSAGE, TRIAL_WINDOWS, DERIVED, COMPARED)
-    return _pruned(stages, [*_TEXTS, *exploded.values(), *counted.values()]), exploded, counted
+    of_event = {name: sql for name, (_, sql) in PART.items()}
+    stages = (EVENT, of_event, PART_WINDOWS, PART_AGAIN, EVENT_WINDOWS, MESSAGE, TRIAL_WINDOWS, DERIVED, COMPARED)
+    return _pruned(stages, [*PART_KEYS, *_TEXTS, *exploded.values(), *counted.values()]), exploded, counted
 
 
 def columns_of(used: Iterable[Check]) -> frozenset[str]:
@@ -185,13 +193,37 @@ def summary(spark: SparkSession, paths: Sequence[str], count: int, used: Iterabl
 
 def messages(spark: SparkSession, paths: Sequence[str], count: int, used: Iterable[Check]) -> DataFrame:
     """Return a row for each message (`is_message`) with the columns of these checks, and rows of what is about none."""
-    event, event_windows, message, *rest = _stages(used)[0]
+    event, *about, event_windows, message = (stages := _stages(used)[0])[:6]
+    known = [name for stage in about[1:] for name in stage if name in FACTS]
+    named = _chosen(event, *about)
+    frame = spark.read.schema(SPARK_SCHEMA).parquet(*paths)
+    if _few(paths, count):
+        frame = functools.reduce(_with, (named, *about), frame.coalesce(1))
+        event = {name: sql for name, sql in event.items() if name not in named}
+    else:
+        facts = _facts(_with(frame, named), *about).select(*_PROCESS, *known).distinct()
+        frame = frame.join(facts.hint("broadcast"), list(_PROCESS))
     # A column that no window names is not carried through the sorts of the windows.
-    named = _words(event_windows.values())
-    early = {name: sql for name, sql in event.items() if name in named}
-    late = {name: sql for name, sql in event.items() if name not in named}
-    placed = _with(_with(_with(events(spark, paths, count), early), event_windows), late)
-    return functools.reduce(_with, rest, _grouped(placed, _KEYS, message))
+    early = _chosen(event, event_windows)
+    late = {name: sql for name, sql in event.items() if name not in early}
+    placed = _with(_with(_with(frame, early), event_windows), late)
+    keys = (*_KEYS, *(name for name in known if name in FACTS_OF_TRIAL))
+    return functools.reduce(_with, stages[6:], _grouped(placed, keys, message))
+
+
+def _facts(events: DataFrame, part: Mapping[str, str], *windows: Mapping[str, str]) -> DataFrame:
+    """Return a row for each part of a trial, with what its windows find in all parts: some dozens a trial.
+
+    One task reads them, and every executor gets all of them.
+    """
+    put_together = {name: PART[name][0].format(sql) for name, sql in part.items()}
+    return functools.reduce(_with, windows, _grouped(events, PART_KEYS, put_together).coalesce(1))
+
+
+def _chosen(columns: Mapping[str, str], *stages: Mapping[str, str]) -> dict[str, str]:
+    """Return the columns that these stages name."""
+    named = _words([*PART_KEYS, *(sql for stage in stages for sql in stage.values())])
+    return {name: sql for name, sql in columns.items() if name in named}
 
 
 def _pruned(stages: Sequence[Mapping[str, str]], finally_: Iterable[str]) -> list[dict[str, str]]:
