@@ -43,6 +43,7 @@ NO_CONF: Mapping[str, str] = types.MappingProxyType({})
 _START_S = 60.0
 _END_S = 5.0
 _CORES = min(os.cpu_count() or 2, 4)
+_PARTITIONS, _LEAST = "spark.sql.shuffle.partitions", "spark.conformance.least_partitions"
 _OPENS = (
     "java.base/java.lang java.base/java.lang.invoke java.base/java.lang.reflect java.base/java.io java.base/java.net "
     "java.base/java.nio java.base/java.util java.base/java.util.concurrent java.base/java.util.concurrent.atomic "
@@ -234,7 +235,7 @@ def _settings(folder: pathlib.Path, master: str) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.sql.shuffle.partitions": str(_CORES),
+        _PARTITIONS: str(_CORES),
         "spark.default.parallelism": str(_CORES),
     }
 
@@ -255,7 +256,8 @@ def size_plans(spark: SparkSession, events: int) -> None:
     few = events <= INTERPRETED
     spark.conf.set("spark.sql.codegen.wholeStage", str(not few).lower())
     spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN" if few else "FALLBACK")
-    spark.conf.set("spark.sql.shuffle.partitions", max(_CORES, events // TOGETHER))
+    least = int(spark.conf.get(_LEAST, str(_CORES)) or _CORES)
+    spark.conf.set(_PARTITIONS, max(least, events // TOGETHER))
 
 
 def local_master() -> str:
@@ -300,7 +302,8 @@ class JudgeSession:
         except Exception as error:
             raise JudgeError(f"Spark did not start: {_line(error)}") from error
         try:
-            session.spark.conf.get("spark.sql.session.timeZone")  # the first use shows a wrong setting of the user
+            # The first use of a session shows a wrong setting of the user.
+            session.spark.conf.set(_LEAST, conf.get(_PARTITIONS, str(_CORES)))
             if warm_up is not None:
                 warm_up(session.spark)
         except Exception as error:

@@ -209,7 +209,7 @@ def test_no_java(monkeypatch):
     from conformance.adapters.launch import java
 
     monkeypatch.setattr(java, "_candidates", lambda: iter(()))
-    monkeypatch.setattr(JudgeSession, "_guest", classmethod(lambda cls: None))  # another test's session may live here
+    monkeypatch.setattr(JudgeSession, "_guest", classmethod(lambda cls, conf: None))  # another test's session may live here
     with pytest.raises(JudgeError, match="no Java 17 or newer"):
         JudgeSession.start()
 
@@ -354,8 +354,11 @@ def test_settings_of_the_user(session):
         conf={"spark.sql.shuffle.partitions": "3", "spark.sql.session.timeZone": "Asia/Tokyo"}
     ) as guest:
         found = [guest.spark.conf.get(f"spark.sql.{name}") for name in ("shuffle.partitions", "session.timeZone")]
+        for events in (10, 7 * spark.TOGETHER, 10):
+            spark.size_plans(guest.spark, events)
+            found.append(guest.spark.conf.get("spark.sql.shuffle.partitions"))
 
-    assert ["3", "Asia/Tokyo"] == found
+    assert ["3", "Asia/Tokyo", "3", "7", "3"] == found
     assert "UTC" == session.spark.conf.get("spark.sql.session.timeZone")
 
 
