@@ -209,7 +209,8 @@ def test_no_java(monkeypatch):
     from conformance.adapters.launch import java
 
     monkeypatch.setattr(java, "_candidates", lambda: iter(()))
-    monkeypatch.setattr(JudgeSession, "_guest", classmethod(lambda cls, conf: None))  # another test's session may live here
+    # Another test's session may live here.
+    monkeypatch.setattr(JudgeSession, "_guest", classmethod(lambda cls, conf: None))
     with pytest.raises(JudgeError, match="no Java 17 or newer"):
         JudgeSession.start()
 
