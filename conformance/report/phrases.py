@@ -242,7 +242,7 @@ def _publishing(step: Publish) -> str:
     if step.hurries:
         parts.append("the request to commit follows at once, and all answers are read together")
     if step.every_ms:
-        parts.append(f"{'a transaction' if step.batch else 'a send'} is due every {step.every_ms} ms")
+        parts.append(f"{'a transaction' if step.batch else 'a send'} is due every {step.every_ms:g} ms")
     if step.peek:
         parts.append("a receiver waits on the queue and takes what becomes available")
     if step.lives_ms:

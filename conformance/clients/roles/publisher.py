@@ -155,7 +155,7 @@ class _Publisher:
 
     def _due_ns(self, number: int) -> int:
         """Return when the send, or transaction, of that index is due."""
-        return self.began_ns + number * self.step.every_ms * 1_000_000
+        return self.began_ns + int(number * self.step.every_ms * 1_000_000)
 
     def _until_due_s(self, number: int) -> float:
         if self.sent >= self.count:
