@@ -261,7 +261,7 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[OpenRun]:
     for client in clients_of(campaign.trials):
         client.install(watcher.download, offline=campaign.options.offline)
     campaign.folder.mkdir(parents=True, exist_ok=True)
-    run = _run_record(campaign)
+    run = run_record(campaign)
     written = RunWriter(campaign.folder, run, campaign.earlier)
     with Ledger(campaign.folder, run.run) as ledger:
         planned = campaign.trials
@@ -550,7 +550,8 @@ def near(path: str) -> str:
     return os.path.relpath(path) if path and pathlib.Path(path).is_relative_to(pathlib.Path.cwd()) else path
 
 
-def _run_record(campaign: Campaign) -> RunRecord:
+def run_record(campaign: Campaign) -> RunRecord:
+    """Return the record of a run that begins, and keep in its folder what opens its broker again."""
     adapter, selection = campaign.adapter, campaign.selection
     now = datetime.datetime.now(datetime.UTC)
     client, clients = opening.client_versions(selection.protocol, selection.vendor)

@@ -155,7 +155,7 @@ def _facts(
 def collect_courses(spark: SparkSession, trials: Sequence[Compacted]) -> dict[str, Course | None]:
     """Return the course of every trial that is not void, by id, in one job; None if it has no message and no fault."""
     paths = {trial.record.trial: str(trial.parquet) for trial in trials if trial.parquet is not None}
-    found = course.from_rows(_collect(lambda: course.courses(spark, list(paths.values()))))
+    found = course.from_rows(collect(lambda: course.courses(spark, list(paths.values()))))
     return {trial: found.get(trial) for trial in paths}
 
 
@@ -167,10 +167,10 @@ def collect_facts(
     if not paths:
         return {}
     count = sum(trial.events for trial in trials)
-    return facts.from_rows(_collect(lambda: relations.summary(spark, paths, count, used)))
+    return facts.from_rows(collect(lambda: relations.summary(spark, paths, count, used)))
 
 
-def _collect(plan: Callable[[], DataFrame]) -> list[dict[str, Any]]:
+def collect(plan: Callable[[], DataFrame]) -> list[dict[str, Any]]:
     """Return the rows of a plan; planning needs the JVM too, which may have died."""
     try:
         return [row.asDict() for row in plan().collect()]
@@ -217,7 +217,7 @@ def _timelines(
     wanted = [(first.trial, *(parse_message(first.message) or (0, 0))) for first in firsts]
     paths = {trial.record.trial: str(trial.parquet) for trial in trials if trial.parquet is not None}
     chosen = sorted({paths[trial] for trial, _, _ in wanted})
-    events = _collect(lambda: relations.timeline(spark, chosen, wanted))
+    events = collect(lambda: relations.timeline(spark, chosen, wanted))
     found: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for trial, producer, n in wanted:
         mine = [

@@ -257,7 +257,7 @@ class Recording:
         if self._abort.requested:
             raise Interrupted("stopped by the user")
         self._brokers.begin(planned)
-        header = _header(self.header, planned)
+        header = header_of(self.header, planned)
         folder = self.folder / "trials" / planned.id
         player = TrialPlayer(planned, running, self._workers, folder, header, self._abort)
         record = player.play()
@@ -275,7 +275,8 @@ class Recording:
         return record
 
 
-def _header(template: Header, planned: Planned) -> Header:
+def header_of(template: Header, planned: Planned) -> Header:
+    """Return the header of every history of a trial; a process fills in its name."""
     return msgspec.structs.replace(
         template,
         scenario=planned.script.id,

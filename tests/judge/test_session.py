@@ -339,7 +339,7 @@ def test_a_jvm_that_is_gone_is_an_error_of_the_judge(python):
     process = python(
         READY + "import os, signal\nfrom conformance.judge import verdict\n"
         "os.kill(gateway._process.pid, signal.SIGKILL); gateway._process.wait()\n"
-        "try: verdict._collect(lambda: session.spark.read.parquet('x'))\n"
+        "try: verdict.collect(lambda: session.spark.read.parquet('x'))\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
     ready(process)

@@ -153,6 +153,24 @@ def _few(paths: Sequence[str], count: int) -> bool:
     return len(paths) <= FEW and count <= MANY
 
 
+def sharded(frame: DataFrame, shards: int) -> DataFrame:
+    """Return the events of one trial as those of `shards` trials, so that no partition has to hold all of them.
+
+    All events of a message are in one shard. The events that are about no message are in each: what a check of one
+    message reads of its trial is there. A check that compares messages has no meaning here.
+    """
+    others = [name for name in frame.columns if name != "trial"]
+    of_message = frame.where("n IS NOT NULL").selectExpr(
+        f"concat(trial, '#', pmod(hash(producer, n), {shards})) AS trial", *others
+    )
+    of_trial = (
+        frame.where("n IS NULL")
+        .selectExpr("*", f"explode(sequence(0, {shards - 1})) AS shard")
+        .selectExpr("concat(trial, '#', shard) AS trial", *others)
+    )
+    return of_message.unionByName(of_trial).repartition(shards, "trial")
+
+
 def _exploded(anomalies: Sequence[Anomaly]) -> dict[str, str]:
     """Return columns that make a row for each anomaly that a message shows, and one with an empty `failing`."""
     shown = ", ".join(
@@ -164,14 +182,16 @@ def _exploded(anomalies: Sequence[Anomaly]) -> dict[str, str]:
     }
 
 
-def _stages(used: Iterable[Check]) -> tuple[list[dict[str, str]], dict[str, str], dict[str, str]]:
-    """Return the columns of each stage that these checks need, those of failing checks, and the aggregates."""
+def _stages(
+    used: Iterable[Check], more: Iterable[str] = ()
+) -> tuple[list[dict[str, str]], dict[str, str], dict[str, str]]:
+    """Return the columns of each stage that these checks and `more` need, those of offences, and the aggregates."""
     anomalies, exposures = checks(used)
     exploded = _exploded(anomalies)
     counted = {**_per_failure(anomalies, exposures), **per_trial(anomalies, exposures)}
     of_event = {name: sql for name, (_, sql) in PART.items()}
     stages = (EVENT, of_event, PART_WINDOWS, PART_AGAIN, EVENT_WINDOWS, MESSAGE, TRIAL_WINDOWS, DERIVED, COMPARED)
-    return _pruned(stages, [*PART_KEYS, *_TEXTS, *exploded.values(), *counted.values()]), exploded, counted
+    return _pruned(stages, [*PART_KEYS, *_TEXTS, *exploded.values(), *counted.values(), *more]), exploded, counted
 
 
 def columns_of(used: Iterable[Check]) -> frozenset[str]:
@@ -193,20 +213,28 @@ def summary(spark: SparkSession, paths: Sequence[str], count: int, used: Iterabl
 
 def messages(spark: SparkSession, paths: Sequence[str], count: int, used: Iterable[Check]) -> DataFrame:
     """Return a row for each message (`is_message`) with the columns of these checks, and rows of what is about none."""
-    event, *about, event_windows, message = (stages := _stages(used)[0])[:6]
+    frame, few = spark.read.schema(SPARK_SCHEMA).parquet(*paths), _few(paths, count)
+    return messages_of(frame.coalesce(1) if few else frame, used, few=few)
+
+
+def messages_of(events: DataFrame, used: Iterable[Check], more: Iterable[str] = (), *, few: bool) -> DataFrame:
+    """Return the same for these events; `more` is SQL over the columns that the caller needs too.
+
+    `few` says that all events of a trial are in one partition: windows find what each must know of the others.
+    """
+    event, *about, event_windows, message = (stages := _stages(used, more)[0])[:6]
     known = [name for stage in about[1:] for name in stage if name in FACTS]
     named = _chosen(event, *about)
-    frame = spark.read.schema(SPARK_SCHEMA).parquet(*paths)
-    if _few(paths, count):
-        frame = functools.reduce(_with, (named, *about), frame.coalesce(1))
+    if few:
+        events = functools.reduce(_with, (named, *about), events)
         event = {name: sql for name, sql in event.items() if name not in named}
     else:
-        facts = _facts(_with(frame, named), *about).select(*_PROCESS, *known).distinct()
-        frame = frame.join(facts.hint("broadcast"), list(_PROCESS))
+        facts = _facts(_with(events, named), *about).select(*_PROCESS, *known).distinct()
+        events = events.join(facts.hint("broadcast"), list(_PROCESS))
     # A column that no window names is not carried through the sorts of the windows.
     early = _chosen(event, event_windows)
     late = {name: sql for name, sql in event.items() if name not in early}
-    placed = _with(_with(_with(frame, early), event_windows), late)
+    placed = _with(_with(_with(events, early), event_windows), late)
     keys = (*_KEYS, *(name for name in known if name in FACTS_OF_TRIAL))
     return functools.reduce(_with, stages[6:], _grouped(placed, keys, message))
 
