@@ -23,6 +23,7 @@ from conformance.adapters import BrokerRequest, opening
 from conformance.campaign import Campaign, Options
 from conformance.clients.workers import job as jobs
 from conformance.errors import ExitCode, HistoryError, Interrupted, JudgeError, UsageError
+from conformance.judge.exits import OF_BROKER
 from conformance.judge.input.packing import FILE as PACKED
 from conformance.judge.input.packing import SOURCES, Packed, compact
 from conformance.judge.rows import Verdict
@@ -49,14 +50,6 @@ _CONTROL_FAULTS, _CONTROL_S, _CONTROL_RATE = 3, 1.95, 200
 """The time is none at which a batch of acknowledgements has just been answered, so that something is unacknowledged."""
 _MOST_VOID = 3
 """After so many void segments in a row the soak ends: the suite cannot play it here."""
-
-_CODES = {
-    Verdict.HOLDS: ExitCode.CONFORMANT,
-    Verdict.NOT_APPLICABLE: ExitCode.CONFORMANT,
-    Verdict.VIOLATED: ExitCode.VIOLATED,
-    Verdict.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
-    Verdict.HARNESS_ERROR: ExitCode.HARNESS,
-}
 
 DRAINED, CUT_OFF = "drained", "cut off"
 
@@ -103,7 +96,7 @@ class SoakReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def exit_code(self) -> ExitCode:
-        return _CODES[self.verdict] if self.verdict else ExitCode.INTERRUPTED
+        return OF_BROKER.get(self.verdict, ExitCode.CONFORMANT) if self.verdict else ExitCode.INTERRUPTED
 
     @property
     def word(self) -> str:

@@ -16,7 +16,7 @@ REPEATS = 2
 MOST_REPEATS = 6
 """Trials that repeats may add to a scenario whose offences are too few for a violation."""
 
-_OF_BROKER = {
+OF_BROKER = {
     Verdict.VIOLATED: ExitCode.VIOLATED,
     Verdict.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
     Verdict.HARNESS_ERROR: ExitCode.HARNESS,
@@ -27,7 +27,7 @@ _OF_BROKER = {
 }
 """The exit code for a tried row; verdicts that are not here were not tried."""
 
-_OF_SUITE = {**_OF_BROKER, Verdict.VIOLATED: ExitCode.HARNESS}
+_OF_SUITE = {**OF_BROKER, Verdict.VIOLATED: ExitCode.HARNESS}
 """A session of the suite that breaks its own rules is an error of the suite, never a violation of the broker."""
 
 
@@ -52,7 +52,7 @@ def codes(
         settled = row.verdict is Verdict.INCONCLUSIVE and row.decided_by
         return ExitCode.CONFORMANT if asked is not ExitCode.HARNESS and (settled or spared(row)) else asked
 
-    asked = {code_of(row, _OF_BROKER[row.verdict]) for row in judgement.rows if row.verdict in _OF_BROKER}
+    asked = {code_of(row, OF_BROKER[row.verdict]) for row in judgement.rows if row.verdict in OF_BROKER}
     if not asked:  # self-checks say nothing about the broker
         asked = {ExitCode.NOTHING_RAN}
     asked |= {code_of(row, _OF_SUITE[row.verdict]) for row in judgement.self_checks if row.verdict in _OF_SUITE}
