@@ -257,6 +257,7 @@ def test_a_soak_that_was_killed_goes_on(tmp_path):
     assert "the sum of the segments and the whole, judged at once in" in said
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_a_liar_is_convicted(tmp_path):
     """A start that drops the newest ten of each queue: they are open until the drain, and then lost."""
