@@ -160,6 +160,7 @@ def counts(**changes):
     return {"counts": msgspec.structs.replace(found, witnesses=dict.fromkeys(offended, "p1:7")), "whole": found}
 
 
+FULL = {**HELD.settings, "full_queue_policy": "discard"}
 WEAK = {"persistence": False, "sync_acknowledgements": False}
 
 
@@ -181,6 +182,8 @@ WEAK = {"persistence": False, "sync_acknowledgements": False}
         ({"confirmed": 8}, Verdict.HARNESS_ERROR, "confirmed: 8 by segments, 9 at once"),
         ({**counts(lost=1), "settings": WEAK}, Verdict.NOT_APPLICABLE, "does not promise it: persistence is false"),
         ({**counts(altered=1), "settings": WEAK}, Verdict.VIOLATED, "altered"),
+        ({**counts(lost=1), "settings": FULL}, Verdict.NOT_APPLICABLE, "full_queue_policy is discard: a message"),
+        ({**counts(duplicated=1), "settings": FULL}, Verdict.VIOLATED, "delivered again"),
     ],
 )
 def test_verdict(changes, verdict, words):

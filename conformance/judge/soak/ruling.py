@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from conformance.claims import Catalogue, Value, unmet
+from conformance.claims import Catalogue, Value, in_force, unmet
 from conformance.judge import confidence
+from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.rows import Verdict
 from conformance.judge.rules import FEWEST_FAULTS
 from conformance.judge.soak.plan import OFFENCES, SoakCounts
@@ -99,7 +100,10 @@ def _offended(one: SoakEvidence, offended: Sequence[str], catalogue: Catalogue) 
 
 
 def _given_up(word: str, one: SoakEvidence, catalogue: Catalogue) -> str:
-    """Return the condition of the promise that the settings do not meet; empty if one promise is made."""
+    """Return a policy of the queue that may explain it, or a condition that no promise meets; empty if one is made."""
+    policies = in_force(catalogue.exclusions, one.settings)
+    if why := next((says for each, says in policies if ANOMALIES[OFFENCES[word]].rests_on(each.excuses)), ""):
+        return why
     conditions = [unmet(catalogue.claims[claim].when, one.settings, one.absent) for claim in _PROMISES.get(word, ())]
     return "" if not all(conditions) else next(iter(conditions), "")
 
