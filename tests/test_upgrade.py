@@ -434,7 +434,7 @@ def test_two_files_of_a_user_are_found_again(tmp_path):
     ready = runs.prepare(wanted(old, new, out=tmp_path / "out", to_settings=["journal_buffer_ms=4"], seed=7))
     (tmp_path / "out").mkdir()
     runs.begin(ready.pair, tmp_path / "out")
-    run = campaign._run_record(ready.after)
+    run = campaign.run_record(ready.after)
 
     def opened(part, version, changed):
         return adapters.open_broker(BrokerRequest(artifacts.spec(part, run, version, []), overrides=changed)).adapter

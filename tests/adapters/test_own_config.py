@@ -718,7 +718,7 @@ def recorded(tmp_path):
     (given / "broker.xml").write_text(core("<journal-type>NIO</journal-type>").replace(">true</", ">false</"))
     (given / "login.config").write_text(LOGIN)
     run = dataclasses.replace(prepare(Options("artemis", config=given, seed=1)), folder=out)
-    records.save(campaign._run_record(run), out / "run.json")
+    records.save(campaign.run_record(run), out / "run.json")
     trial = next(one for one in run.trials if one.arm == "subject" and one.script.id == NAME)
     (out / "trials" / trial.id).mkdir(parents=True)
     records.save(describe(trial), out / "trials" / trial.id / "trial.json")

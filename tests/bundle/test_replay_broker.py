@@ -46,7 +46,7 @@ def run(copy, homemade, monkeypatch):
     """A run that was given that file, from the folder in which it lies."""
     monkeypatch.chdir(homemade.parent)
     prepared = campaign.prepare(campaign.Options("./mybroker.toml", out=pathlib.Path("nowhere")))
-    made = campaign._run_record(dataclasses.replace(prepared, folder=copy))
+    made = campaign.run_record(dataclasses.replace(prepared, folder=copy))
     monkeypatch.chdir(copy)
     change(copy / "run.json", adapter=made.adapter, version=made.version)
     for path in copy.glob("trials/*/trial.json"):
@@ -166,7 +166,7 @@ def test_a_broker_of_another_package(tmp_path):
 def test_a_broker_of_this_package_keeps_nothing(tmp_path):
     """It is found by its name and version."""
     prepared = campaign.prepare(campaign.Options("reference", out=tmp_path / "run"))
-    made = campaign._run_record(dataclasses.replace(prepared, folder=tmp_path))
+    made = campaign.run_record(dataclasses.replace(prepared, folder=tmp_path))
 
     assert isinstance(made, RunRecord)
     assert [] == list(tmp_path.iterdir())
@@ -281,7 +281,7 @@ def test_a_folder_with_a_distribution(tmp_path, monkeypatch):
     (tmp_path / "run").mkdir()
     prepared = campaign.prepare(campaign.Options("reference", out=tmp_path / "out"))
     adapter = adapters.find("artemis@9.9.9:native=mine")
-    run = campaign._run_record(dataclasses.replace(prepared, adapter=adapter, folder=tmp_path / "run"))
+    run = campaign.run_record(dataclasses.replace(prepared, adapter=adapter, folder=tmp_path / "run"))
     notes = []
 
     assert f"artemis@9.9.9:native={tmp_path}/mine" == artifacts.spec(tmp_path / "run", run, "9.9.9", notes)

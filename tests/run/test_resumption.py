@@ -23,7 +23,7 @@ def begun(tmp_path):
     """The folder of a run that was planned, and interrupted before anything was recorded."""
     prepared = campaign.prepare(options(out=tmp_path / "out"))
     (tmp_path / "out").mkdir()
-    run = campaign._run_record(prepared)
+    run = campaign.run_record(prepared)
     RunWriter(tmp_path / "out", run).plan(prepared.trials)
     return tmp_path / "out"
 
@@ -32,7 +32,7 @@ def test_the_same_options_go_on_with_its_seed(begun):
     prepared = campaign.prepare(options(resume=begun, seed=None))
 
     assert 7 == prepared.selection.seed
-    assert prepared.earlier.run == campaign._run_record(prepared).run
+    assert prepared.earlier.run == campaign.run_record(prepared).run
     assert set(ONE) == {trial.script.id for trial in prepared.trials}
 
 
