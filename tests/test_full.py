@@ -46,5 +46,5 @@ def test_a_run_that_is_there_is_only_judged_again(tmp_path, monkeypatch):
 
     assert (first, second) == (2, 0)
     assert said == f"run --adapter artemis:native --protocol amqp --out {folder} --quick\n"
-    assert folder.with_suffix(".log").read_text() == f"judge {folder}\n"
+    assert folder.with_suffix(".log").read_text() == f"judge {folder} --again\n"
     assert not (folder / "torn").exists()

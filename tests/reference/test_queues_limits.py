@@ -167,7 +167,7 @@ def test_a_refused_commit_leaves_nothing_of_itself():
     rig = Rig("q:max_length=6")
     link, _, transaction = transacted(rig)
     said = []
-    transaction.when_over(said.append)
+    transaction.when_over(link, 1, said.append)
     before = rig.on_disk()
     rig.commits(transaction)
     rig.no_room()

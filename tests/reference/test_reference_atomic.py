@@ -54,7 +54,7 @@ def test_a_commit_shows_all_of_itself_at_once_and_then_answers():
     order = []
     rig.send(b"2", transaction)
     rig.settle(link, 1, transaction=transaction)
-    transaction.when_over(lambda committed: order.append((committed, rig.queue.depth)))
+    transaction.when_over(link, 1, lambda committed: order.append((committed, rig.queue.depth)))
     assert (rig.answers[-1], order, rig.queue.depth, rig.queue.unacknowledged) == ("done", [], 1, 1)
 
     rig.broker.commit(transaction, lambda: order.append("answer"))
@@ -93,7 +93,7 @@ def test_a_rollback_forgets_once():
     link, _ = rig.link()
     transaction = rig.broker.begin()
     heard = []
-    transaction.when_over(heard.append)
+    transaction.when_over(link, 1, heard.append)
     rig.send(b"2", transaction)
     rig.settle(link, 1, transaction=transaction)
     rig.broker.rollback(transaction, lambda: heard.append("answer"))
