@@ -230,6 +230,7 @@ def awaits(path, process, seconds=240):
         time.sleep(0.05)
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_a_soak_that_was_killed_goes_on(tmp_path):
     """SIGKILL in the second segment: the first is not judged again, no message is lost to the count, and it holds."""
@@ -257,7 +258,6 @@ def test_a_soak_that_was_killed_goes_on(tmp_path):
     assert "the sum of the segments and the whole, judged at once in" in said
 
 
-@pytest.mark.full
 @pytest.mark.spark
 def test_a_liar_is_convicted(tmp_path):
     """A start that drops the newest ten of each queue: they are open until the drain, and then lost."""
