@@ -191,6 +191,12 @@ def keep_judged(folder: pathlib.Path) -> None:
     save(judged_record(folder), folder / "judged.json")
 
 
+def keep_report(folder: pathlib.Path) -> None:
+    """Write `judged.json` for a report that was written again from the evidence that `is_judged` has just read."""
+    before = read(folder / "judged.json", JudgedRecord)
+    save(msgspec.structs.replace(before, report=checksum(folder / "report.json")), folder / "judged.json")
+
+
 def is_judged(folder: pathlib.Path) -> bool:
     """Whether this suite wrote the report of a run, from exactly the evidence that the folder has."""
     try:

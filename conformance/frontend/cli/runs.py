@@ -228,7 +228,7 @@ def judge_command(folders: tuple[pathlib.Path, ...], again: bool, **values: Any)
         if folder in known:
             say(f"{folder}: not changed since it was judged; --again judges it")
         codes.add(write_report(judged[folder], folder, expected))
-        records.keep_judged(folder)
+        (records.keep_report if folder in known else records.keep_judged)(folder)
     return int(next(code for code in PRECEDENCE if code in codes))
 
 
