@@ -7,6 +7,7 @@ plan, and a second opinion about its counts.
 from __future__ import annotations
 
 import pathlib
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -120,10 +121,11 @@ judged AS (
 """Masks have one bit for each drain, by its number, as they are few."""
 
 
-def spark_counts(spark: SparkSession, trials: Sequence[Compacted]) -> Counts:
+def spark_counts(spark: SparkSession, trials: Sequence[Compacted], *, in_buckets: bool = False) -> Counts:
     """Count with the plan of the judge; beside these checks it has those that every trial is checked for."""
     size_plans(spark, sum(trial.events for trial in trials))
-    facts = collect_facts(spark, trials, [(check, "received") for check in CHECKS])
+    checks = [(check, "received") for check in CHECKS]
+    facts = collect_facts(spark, trials, checks, 0 if in_buckets else sys.maxsize)
     return {
         (trial, check): (found.applies(check), found.offences(check))
         for trial, found in facts.items()

@@ -453,6 +453,10 @@ def _judge(
     return judge.judge(folder, catalogue, scenarios, starting, untried=untried, remembered=remembered)
 
 
+EVENT_BYTES = 160
+"""Bytes of an event in a history, about."""
+
+
 def judge_folders(
     folders: Sequence[pathlib.Path], *, master: str = "", remote: str = "", conf: Mapping[str, str] = NO_CONF
 ) -> list[Judgement]:
@@ -460,7 +464,8 @@ def judge_folders(
     for folder in folders:
         records.check_run(folder)
     catalogue = claims.load()
-    starting = judge.start_in_background(master=master, remote=remote, conf=conf)
+    size = sum(path.stat().st_size for folder in folders for path in folder.glob("trials/*/*.jsonl"))
+    starting = judge.start_in_background(master=master, remote=remote, conf=conf, events=size // EVENT_BYTES)
     try:
         return [_judge(folder, catalogue, scenario.load(catalogue), starting) for folder in folders]
     finally:

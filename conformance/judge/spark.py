@@ -43,23 +43,30 @@ NO_CONF: Mapping[str, str] = types.MappingProxyType({})
 _START_S = 60.0
 _END_S = 5.0
 _CORES = min(os.cpu_count() or 2, 4)
-_PARTITIONS, _LEAST = "spark.sql.shuffle.partitions", "spark.conformance.least_partitions"
+PARTITIONS, _LEAST = "spark.sql.shuffle.partitions", "spark.conformance.least_partitions"
+CORES_HERE = "spark.conformance.cores_here"
+"""The setting of a session whose tasks run on this machine: how many of them at once."""
+
 _OPENS = (
     "java.base/java.lang java.base/java.lang.invoke java.base/java.lang.reflect java.base/java.io java.base/java.net "
     "java.base/java.nio java.base/java.util java.base/java.util.concurrent java.base/java.util.concurrent.atomic "
     "java.base/jdk.internal.ref java.base/sun.nio.ch java.base/sun.nio.cs java.base/sun.security.action "
     "java.base/sun.util.calendar java.security.jgss/sun.security.krb5"
 ).split()
-# A judge lives for seconds: one garbage collector thread and the quick compiler only (cold 4 s instead of 6 s).
-_QUICK = (
-    "-Xmx1g",
+_JVM = (
     "-Xss4m",
     "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
     "-XX:-DontCompileHugeMethods",
     "-XX:-UsePerfData",
     "-XX:+IgnoreUnrecognizedVMOptions",
 )
+
+
+# A judge lives for seconds: the quick compiler only (cold 4 s instead of 6 s).
+_BRIEF, _LONG = ("-Xmx1g", "-XX:TieredStopAtLevel=1"), ("-Xmx2g",)
+COMPILED = 5_000_000
+"""For more events than these the compiler that takes longer pays. Measured: in a new JVM they take 32 s of a processor
+with either of them; later 31 s with the quick one, and 19 s with the other one."""
 
 
 def _nothing(_: str) -> None:
@@ -69,10 +76,11 @@ def _nothing(_: str) -> None:
 class Gateway:
     """The JVM: a child in its own process session, so that Ctrl-C reaches Python first; closing its stdin ends it.
 
-    `awaits_session`: it was started before anyone asked for a session, and the next local one takes it.
+    `awaits_session`: it was started before anyone asked for a session, and the next local one takes it. `events`:
+    about how many it will judge.
     """
 
-    def __init__(self, *, awaits_session: bool = False) -> None:
+    def __init__(self, *, awaits_session: bool = False, events: int = 0) -> None:
         import pyspark.find_spark_home as home
 
         java = find_java(17)
@@ -86,7 +94,8 @@ class Gateway:
         self._began = time.monotonic()
         command = [
             str(java.path),
-            *_QUICK,
+            *_JVM,
+            *(_LONG if events > COMPILED else _BRIEF),
             *self._archive.options,
             *[f"--add-opens={package}=ALL-UNNAMED" for package in _OPENS],
             "--enable-native-access=ALL-UNNAMED",
@@ -227,6 +236,9 @@ def _settings(folder: pathlib.Path, master: str) -> dict[str, str]:
         "spark.sql.catalogImplementation": "in-memory",
         # Above this many files Spark lists them in a job; a run has some dozens, all known by name.
         "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
+        # A task reads some 300,000 events: a map of the messages of more of them is in no cache, and needs more memory.
+        "spark.sql.files.maxPartitionBytes": "4m",
+        "spark.sql.files.openCostInBytes": "256k",
     }
     if not master.startswith("local"):
         return quiet
@@ -235,7 +247,7 @@ def _settings(folder: pathlib.Path, master: str) -> dict[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        _PARTITIONS: str(_CORES),
+        PARTITIONS: str(_CORES),
         "spark.default.parallelism": str(_CORES),
     }
 
@@ -257,7 +269,7 @@ def size_plans(spark: SparkSession, events: int) -> None:
     spark.conf.set("spark.sql.codegen.wholeStage", str(not few).lower())
     spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN" if few else "FALLBACK")
     least = int(spark.conf.get(_LEAST, str(_CORES)) or _CORES)
-    spark.conf.set(_PARTITIONS, max(least, events // TOGETHER))
+    spark.conf.set(PARTITIONS, max(least, events // TOGETHER))
 
 
 def local_master() -> str:
@@ -288,22 +300,31 @@ class JudgeSession:
 
     @classmethod
     def start(
-        cls, *, master: str = "", remote: str = "", conf: Mapping[str, str] = NO_CONF, warm_up: WarmUp | None = None
+        cls,
+        *,
+        master: str = "",
+        remote: str = "",
+        conf: Mapping[str, str] = NO_CONF,
+        warm_up: WarmUp | None = None,
+        events: int = 0,
     ) -> JudgeSession:
         """Start a session: local, on a cluster (`master`), or over Spark Connect (`remote`).
 
         `conf` are settings of Spark that go before those of the judge. `warm_up` runs once in the new session, so that
-        the first judgement does not pay for cold code. Raises `JudgeError` if Spark cannot start.
+        the first judgement does not pay for cold code. `events` says about how many will be judged. Raises `JudgeError`
+        if Spark cannot start.
         """
         try:
-            session = cls._remote(remote, conf) if remote else cls._guest(conf) or cls._local(master, conf)
+            session = cls._remote(remote, conf) if remote else cls._guest(conf) or cls._local(master, conf, events)
         except JudgeError:
             raise
         except Exception as error:
             raise JudgeError(f"Spark did not start: {_line(error)}") from error
         try:
             # The first use of a session shows a wrong setting of the user.
-            session.spark.conf.set(_LEAST, conf.get(_PARTITIONS, str(_CORES)))
+            session.spark.conf.set(_LEAST, conf.get(PARTITIONS, str(_CORES)))
+            if session._gateway and (master or local_master()).startswith("local["):
+                session.spark.conf.set(CORES_HERE, str(_CORES))
             if warm_up is not None:
                 warm_up(session.spark)
         except Exception as error:
@@ -337,8 +358,8 @@ class JudgeSession:
         return cls(spark, None, guest=True)
 
     @classmethod
-    def _local(cls, master: str, conf: Mapping[str, str]) -> JudgeSession:
-        gateway = next((each for each in RUNNING if each.awaits_session), None) or Gateway()
+    def _local(cls, master: str, conf: Mapping[str, str], events: int) -> JudgeSession:
+        gateway = next((each for each in RUNNING if each.awaits_session), None) or Gateway(events=events)
         gateway.awaits_session = False
         try:
             return cls(gateway.session(master or local_master(), conf), gateway)
@@ -377,12 +398,13 @@ class StartingSession:
         remote: str = "",
         conf: Mapping[str, str] = NO_CONF,
         warm_up: WarmUp | None = None,
+        events: int = 0,
         later: bool = False,
     ) -> None:
         self._future: concurrent.futures.Future[JudgeSession] = concurrent.futures.Future()
         self._stopped = threading.Event()
         self._others = set(RUNNING)
-        options = {"master": master, "remote": remote, "conf": conf, "warm_up": warm_up}
+        options = {"master": master, "remote": remote, "conf": conf, "warm_up": warm_up, "events": events}
         self._thread = threading.Thread(target=self._start, kwargs=options, name="spark-start", daemon=True)
         self._begun = threading.Lock()
         if not later:
@@ -425,10 +447,15 @@ class StartingSession:
 
 
 def start_in_background(
-    warm_up: WarmUp | None = None, *, master: str = "", remote: str = "", conf: Mapping[str, str] = NO_CONF
+    warm_up: WarmUp | None = None,
+    *,
+    master: str = "",
+    remote: str = "",
+    conf: Mapping[str, str] = NO_CONF,
+    events: int = 0,
 ) -> StartingSession:
-    """Start a session in a thread; `warm_up` runs in it before it is ready."""
-    return StartingSession(master=master, remote=remote, conf=conf, warm_up=warm_up)
+    """Start a session in a thread; `warm_up` runs in it before it is ready (`JudgeSession.start`)."""
+    return StartingSession(master=master, remote=remote, conf=conf, warm_up=warm_up, events=events)
 
 
 def start_when_asked(*, master: str = "", remote: str = "") -> StartingSession:

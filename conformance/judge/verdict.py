@@ -14,7 +14,7 @@ from conformance.claims import Catalogue
 from conformance.errors import JudgeError
 from conformance.history import Op, Phase, message_id, parse_message
 from conformance.judge import rules
-from conformance.judge.input import folder
+from conformance.judge.input import buckets, folder
 from conformance.judge.input.packing import Compacted, compact_all
 from conformance.judge.plan import course, exposures, facts, groups, relations
 from conformance.judge.plan.facts import TrialFacts
@@ -155,19 +155,35 @@ def _facts(
 def collect_courses(spark: SparkSession, trials: Sequence[Compacted]) -> dict[str, Course | None]:
     """Return the course of every trial that is not void, by id, in one job; None if it has no message and no fault."""
     paths = {trial.record.trial: str(trial.parquet) for trial in trials if trial.parquet is not None}
-    found = course.from_rows(collect(lambda: course.courses(spark, list(paths.values()))))
+    with buckets.bucketed(spark, trials, collect) as events:
+        rows = collect(lambda: course.courses_of(events) if events else course.courses(spark, list(paths.values())))
+    found = course.from_rows(rows)
     return {trial: found.get(trial) for trial in paths}
 
 
 def collect_facts(
-    spark: SparkSession, trials: Sequence[Compacted], used: Iterable[relations.Check] = relations.EVERY
+    spark: SparkSession,
+    trials: Sequence[Compacted],
+    used: Iterable[relations.Check] = relations.EVERY,
+    in_buckets_from: int = buckets.LARGE,
 ) -> dict[str, TrialFacts]:
-    """Return the facts of every trial that is not void, by id, in one job; `used` are the checks of its plan."""
+    """Return the facts of every trial that is not void, by id, in one job; `used` are the checks of its plan.
+
+    So many events are read in buckets.
+    """
     paths = [str(trial.parquet) for trial in trials if trial.parquet is not None]
     if not paths:
         return {}
-    count = sum(trial.events for trial in trials)
-    return facts.from_rows(collect(lambda: relations.summary(spark, paths, count, used)))
+    used, count = tuple(used), sum(trial.events for trial in trials)
+    with buckets.bucketed(spark, trials, collect, in_buckets_from) as events:
+        rows = collect(
+            lambda: (
+                relations.counted(relations.messages_of(events, used, few=False), used)
+                if events
+                else relations.summary(spark, paths, count, used)
+            )
+        )
+    return facts.from_rows(rows)
 
 
 def collect(plan: Callable[[], DataFrame]) -> list[dict[str, Any]]:

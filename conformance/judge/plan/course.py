@@ -99,6 +99,12 @@ FROM placed GROUP BY 1, 2, 3, 4, 5
 
 
 def courses(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """Return the courses of the trials in these files (`courses_of`)."""
+    events = spark.read.schema(SPARK_SCHEMA).parquet(*paths)
+    return courses_of(events.coalesce(1) if len(paths) <= FEW else events)
+
+
+def courses_of(events: DataFrame) -> DataFrame:
     """Return a row for each part of a trial in which something happened, and one for each bucket of its histograms.
 
     Columns of a part: trial, part (from 0), span_ns of the trial; the messages sent (at the intended time, if there is
@@ -108,8 +114,7 @@ def courses(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     longest of their times, when the first was due and when the last came. Times are in nanoseconds, null where there
     is none.
     """
-    events = spark.read.schema(SPARK_SCHEMA).parquet(*paths)
-    return spark.sql(_COURSE, events=events.coalesce(1) if len(paths) <= FEW else events)
+    return events.sparkSession.sql(_COURSE, events=events)
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, Course]:

@@ -60,6 +60,7 @@ _TEXTS = ("not_recovered", "not_ready")
 _KEYS = ("trial", "flush_ns", "queue", "producer", "n")
 _PROCESS = ("trial", "process", "epoch")
 _WORD = re.compile(r"[a-z_]\w*")
+_OP = re.compile(r"\bop = (\d+)")
 
 
 EVERY: Sequence[Check] = (*((name, "sends") for name in ANOMALIES), *(("lost", name) for name in EXPOSURES))
@@ -206,9 +207,13 @@ def summary(spark: SparkSession, paths: Sequence[str], count: int, used: Iterabl
     Columns: trial, queue, failing, class; then the aggregates of `per_trial` if `failing` is empty, else of a failure.
     """
     used = tuple(used)
-    _, exploded, counted = _stages(used)
-    rows = _with(messages(spark, paths, count, used), exploded)
-    return _grouped(rows, ("trial", *_TEXTS, "queue", "failing", "class"), counted)
+    return counted(messages(spark, paths, count, used), used)
+
+
+def counted(rows: DataFrame, used: Iterable[Check]) -> DataFrame:
+    """Count the anomalies of these checks in the rows of messages that a plan of the same checks made."""
+    _, exploded, aggregates = _stages(used)
+    return _grouped(_with(rows, exploded), ("trial", *_TEXTS, "queue", "failing", "class"), aggregates)
 
 
 def messages(spark: SparkSession, paths: Sequence[str], count: int, used: Iterable[Check]) -> DataFrame:
@@ -223,6 +228,7 @@ def messages_of(events: DataFrame, used: Iterable[Check], more: Iterable[str] = 
     `few` says that all events of a trial are in one partition: windows find what each must know of the others.
     """
     event, *about, event_windows, message = (stages := _stages(used, more)[0])[:6]
+    ops = _ops(event, message)
     known = [name for stage in about[1:] for name in stage if name in FACTS]
     named = _chosen(event, *about)
     if few:
@@ -236,7 +242,15 @@ def messages_of(events: DataFrame, used: Iterable[Check], more: Iterable[str] = 
     late = {name: sql for name, sql in event.items() if name not in early}
     placed = _with(_with(_with(events, early), event_windows), late)
     keys = (*_KEYS, *(name for name in known if name in FACTS_OF_TRIAL))
-    return functools.reduce(_with, stages[6:], _grouped(placed, keys, message))
+    # What is about no message makes the row of its trial.
+    named_in_a_row = placed.where(f"n IS NULL OR op IN ({', '.join(ops)})")
+    return functools.reduce(_with, stages[6:], _grouped(named_in_a_row, keys, message))
+
+
+def _ops(event: Mapping[str, str], message: Mapping[str, str]) -> list[str]:
+    """Return the codes of the operations of which the row of a message says anything."""
+    named = _words(message.values())
+    return sorted({code for name, sql in event.items() if name in named for code in _OP.findall(sql)})
 
 
 def _facts(events: DataFrame, part: Mapping[str, str], *windows: Mapping[str, str]) -> DataFrame:
