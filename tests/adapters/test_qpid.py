@@ -272,6 +272,7 @@ def test_without_syncs_a_kill_takes_what_was_confirmed(tmp_path: pathlib.Path, l
     assert kept == 0
 
 
+@pytest.mark.full
 @pytest.mark.qpid
 def test_without_persistence_a_clean_stop_takes_what_was_confirmed(tmp_path: pathlib.Path, ledger: Ledger) -> None:
     with _broker(tmp_path, ledger, persistence=False) as broker:

@@ -56,7 +56,8 @@ def tried(folder, tmp_path_factory, python_path, started):
     return run
 
 
-@pytest.mark.parametrize("protocol", ["amqp", pytest.param("stomp", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("protocol", ["amqp", "stomp"])
 def test_behind_tls_and_a_login(folder, tried, protocol):
     """The honest broker keeps everything, one that stores nothing loses it; the password is in the environment only."""
     typed = Access(user="alice", password=Secret(env="ALICE"), tls=ClientTls(ca=str(folder / "ca.pem")))

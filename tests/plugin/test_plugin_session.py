@@ -93,6 +93,7 @@ def test_one_test_by_its_id(run_pytest, suites):
     assert [name] == collected(done)
 
 
+@pytest.mark.full
 def test_timing_is_not_measured_beside_others(run_pytest, tmp_path):
     """A scenario that measures time refuses a second worker, and records nothing."""
     (tmp_path / "mine.py").write_text(

@@ -98,6 +98,7 @@ def test_policies_that_are_refused_are_not_taken_to_be_stock(asked):
         assert "answered 404" in unread
 
 
+@pytest.mark.full
 @pytest.mark.qpid
 @pytest.mark.spark
 def test_a_run_at_an_address_is_judged_by_what_the_broker_says(conformance, tmp_path):

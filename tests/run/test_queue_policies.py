@@ -85,7 +85,12 @@ def test_a_stock_trial_drains_no_other_queue(play):
     ("words", "claim", "verdict"),
     [
         pytest.param(("--set", "max_delivery_attempts=1"), "AMQP-SETTLE-02", "INCONCLUSIVE", marks=pytest.mark.full),
-        (("--set", "message_ttl_ms=1", "--set", "expiry_destination=EXPIRED"), "AMQP-DUR-01", "INCONCLUSIVE"),
+        pytest.param(
+            ("--set", "message_ttl_ms=1", "--set", "expiry_destination=EXPIRED"),
+            "AMQP-DUR-01",
+            "INCONCLUSIVE",
+            marks=pytest.mark.full,
+        ),
         pytest.param(("--set", "message_ttl_ms=1"), "AMQP-DUR-01", "NOT_APPLICABLE", marks=pytest.mark.full),
     ],
 )
