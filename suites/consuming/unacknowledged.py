@@ -39,8 +39,8 @@ class ConsumerKilledUnderNoAck:
 class ConsumerDetachedUnderNoAck:
     """A NO_ACK consumer takes 120 of 300 messages over a link, and closes its connection in order.
 
-    What was sent to it may be lost. What the link did not carry must be there: the consumer had no credit for it. It is
-    decided over AMQP, where nothing follows the answer to the close.
+    What was sent to it may be lost. What the link did not carry must be there: it was never sent. It is decided over
+    AMQP, where nothing follows the answer to the close.
     """
 
     mode = "no_ack"

@@ -219,8 +219,8 @@ DELIVERIES = (
         "unsent_gone",
         """A confirmed message is gone, and no part of a delivery of it has crossed the link.
 
-        A consumer that receives settled messages may lose what was on its way, and nothing else: a message for which it
-        had no credit is the queue's.
+        A consumer that receives settled messages may lose what was on its way, and nothing else: a message that was
+        never sent is the queue's.
         """,
         # Smallest counter-example to leaving out the end: the client goes before its close is answered, and no link
         # sees what the broker sends after that.
