@@ -24,7 +24,7 @@ from importlib.metadata import version as version_of
 
 import msgspec
 
-from conformance import adapters, claims, judge, processes, records, scenario
+from conformance import adapters, claims, judge, limits, processes, records, scenario
 from conformance.adapters import Adapter, BrokerRequest, opening
 from conformance.adapters.credentials import OPEN, Access, ClientTls
 from conformance.adapters.interface import EXTERNAL
@@ -453,10 +453,6 @@ def _judge(
     return judge.judge(folder, catalogue, scenarios, starting, untried=untried, remembered=remembered)
 
 
-EVENT_BYTES = 160
-"""Bytes of an event in a history, about."""
-
-
 def judge_folders(
     folders: Sequence[pathlib.Path], *, master: str = "", remote: str = "", conf: Mapping[str, str] = NO_CONF
 ) -> list[Judgement]:
@@ -465,7 +461,7 @@ def judge_folders(
         records.check_run(folder)
     catalogue = claims.load()
     size = sum(path.stat().st_size for folder in folders for path in folder.glob("trials/*/*.jsonl"))
-    starting = judge.start_in_background(master=master, remote=remote, conf=conf, events=size // EVENT_BYTES)
+    starting = judge.start_in_background(master=master, remote=remote, conf=conf, events=size // limits.EVENT_BYTES)
     try:
         return [_judge(folder, catalogue, scenario.load(catalogue), starting) for folder in folders]
     finally:

@@ -41,6 +41,9 @@ DIGITS = 18
 QUOTED = 400
 """Characters of a broker's text that an error or an event quotes."""
 
+EVENT_BYTES = 180
+"""Bytes of an event in a history, about."""
+
 HISTORY = 1 << 28
 """Bytes of the history of one process: two million events. The largest history of a scenario has 2 MB."""
 

@@ -278,6 +278,8 @@ def _consuming(step: Consume) -> str:
         parts.append(f"each processing takes {step.work_ms} ms")
     if step.stop:
         parts.append(f"stop after the {ordinal(step.stop)} delivery")
+    if step.renews is not None:
+        parts.append(f"after the {ordinal(step.renews)} delivery, give no more credit")
     if step.until_silent:
         parts.append("stop when no more messages come")
     return "; ".join(parts)

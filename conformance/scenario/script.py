@@ -390,7 +390,8 @@ class Consume(_Step, frozen=True):
     `acknowledge` says which deliveries the application acknowledges: every n-th (`individual`), or all so far when so
     many are open (`client`, `transacted`). `auto` acknowledges each after its processing, `pre` before it. `confirm`
     asks for the broker's answer if the mode does not, in a transaction before its commit. `stop` ends the step after so
-    many deliveries, `until_silent` when no more deliveries come.
+    many deliveries, `until_silent` when no more deliveries come. `renews`: in `no_ack`, only so many deliveries give
+    their credit back.
 
     `refuse`: every `refuse_every`-th delivery is given back, with these outcomes in turn, when it comes for the first
     time, and with `refuse_again` whenever it comes. `hold`: with `prefetch` deliveries open, wait whether the broker
@@ -416,6 +417,7 @@ class Consume(_Step, frozen=True):
     confirm: bool = False
     stop: int | None = None
     until_silent: bool = False
+    renews: int | None = None
     until: Fault | None = None
     refuse: tuple[Literal["released", "rejected", "failed", "undeliverable"], ...] = ()
     refuse_every: int = 0

@@ -51,6 +51,24 @@ class ConsumerDetachedUnderNoAck:
 
 
 @scenario
+class ConsumerDetachedWithoutCredit:
+    """A NO_ACK consumer gives credit for 120 of 300 messages over a link, takes these, and closes when no more come.
+
+    For the others it never gave credit, so none of them was sent to it, and all must be there.
+    """
+
+    mode = "no_ack"
+    steps = (
+        Publish(300, window=100),
+        Consume("no_ack", prefetch=50, renews=70, linked=True, until_silent=True),
+        *SETTLE,
+    )
+    decides = {
+        "EXPECT-KEPT-01": Check("unsent_gone", exposure="unsent", control=Liar("drops-some-of-what-it-sends-settled"))
+    }
+
+
+@scenario
 class ConsumerUnderPre:
     """A PRE consumer acknowledges each message before it is processed."""
 

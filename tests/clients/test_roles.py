@@ -455,6 +455,15 @@ def test_a_mode_says_how_to_subscribe(play, mode, subscription):
     assert (subscription, subscription) == (broker.subscription, MODES[mode].subscription)
 
 
+def test_a_consumer_that_gives_no_more_credit(play):
+    """Two credits, and one each for the first three messages: the sixth of ten stays with the broker."""
+    broker = Listed(messages=[f"p1:{n}" for n in range(1, 11)])
+    _, events = play(Consume("no_ack", prefetch=2, renews=3, until_silent=True), broker, silence_s=0.01)
+
+    assert [f"p1:{n}" for n in range(1, 6)] == [event.message for event in events if event.op is Op.DELIVER]
+    assert [f"p1:{n}" for n in range(6, 11)] == broker.messages
+
+
 def test_a_full_prefetch_shows_what_comes_beyond_it(play):
     """A broker that sends three although two were asked for."""
     broker = Listed(messages=["p1:1", "p1:2"])

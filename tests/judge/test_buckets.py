@@ -78,7 +78,7 @@ def test_no_event_moves(session, trials, capsys):
 
 
 def test_a_file_in_the_wrong_bucket_is_noticed(session, trials, truth, tmp_path, monkeypatch):
-    """Its footer names two trials. If nobody looked, messages would be lost that are in the other bucket."""
+    """Its footer names two trials. Without that look messages would count as lost that are in another bucket."""
     mixed = swapped(trials, tmp_path)
 
     assert truth == engines.spark_counts(session.spark, mixed, in_buckets=True)

@@ -186,7 +186,8 @@ class _Consumer:
                 self._acknowledge([received])
             else:
                 self.open.pop()
-                self._replenish([received])
+                if self.step.renews is None or self.delivered <= self.step.renews:
+                    self._replenish([received])
         elif self.mode.when is not When.BY_APPLICATION:
             self._acknowledge([received])
         elif self.step.backwards:

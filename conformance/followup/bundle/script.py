@@ -274,6 +274,7 @@ def _consume(step: Consume, body: Body) -> None:
         for name in (
             "refuse",
             "hold",
+            "renews",
             "rollback_every",
             "forwards",
             "work_ms",

@@ -38,7 +38,7 @@ _EARLIEST = 0.1
 """A fault strikes at a random time of its segment, but not in this first part of it."""
 
 _HALTED_S = 1.0
-_EVENT_BYTES, _CONSUMER_EVENTS = 180, 5
+_CONSUMER_EVENTS = 5
 FAULTS = ("kill", "stop", "pause")
 
 
@@ -65,7 +65,7 @@ class SoakOptions(msgspec.Struct, frozen=True, kw_only=True):
                 raise UsageError.unknown("fault", fault, FAULTS)
         if not self.faults:
             raise UsageError(f"--faults: name at least one of {', '.join(FAULTS)}", code="one-of")
-        per_s = min(self.rate, CLIENT_RATE) * _CONSUMER_EVENTS * _EVENT_BYTES
+        per_s = min(self.rate, CLIENT_RATE) * _CONSUMER_EVENTS * limits.EVENT_BYTES
         most = int(min(limits.CLIENT_S / 2, limits.HISTORY / per_s))
         if self.every_s > most:
             why = f"the history of one client has at most {limits.HISTORY:,} bytes and {limits.CLIENT_S:.0f} s"
