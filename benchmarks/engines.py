@@ -35,6 +35,9 @@ CODES = {
 }
 """The parameters of SQL by name: every operation and phase; and some roles, kinds of frames and words."""
 
+MEMORY = "8GB"
+"""More than this DuckDB keeps on disk."""
+
 DUCKDB = """
 WITH e AS (
   SELECT trial, process, role, number, sequence, at_ns, op, phase, epoch, producer, n, txn, durable, detail, count,
@@ -137,7 +140,8 @@ def execute(query: str, files: Sequence[pathlib.Path]) -> list[Any]:
     """Return the rows of a query in DuckDB over `$files`; each other parameter is one of `CODES`."""
     known = {"files": [str(file) for file in files], **CODES}
     (statement,) = duckdb.extract_statements(query)
-    return duckdb.execute(statement, {name: known[name] for name in statement.named_parameters}).fetchall()
+    with duckdb.connect(config={"memory_limit": MEMORY, "temp_directory": str(files[0].parent)}) as connection:
+        return connection.execute(statement, {name: known[name] for name in statement.named_parameters}).fetchall()
 
 
 def duckdb_counts(files: Sequence[pathlib.Path]) -> Counts:
