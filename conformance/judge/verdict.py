@@ -156,7 +156,9 @@ def collect_courses(spark: SparkSession, trials: Sequence[Compacted]) -> dict[st
     """Return the course of every trial that is not void, by id, in one job; None if it has no message and no fault."""
     paths = {trial.record.trial: str(trial.parquet) for trial in trials if trial.parquet is not None}
     with buckets.bucketed(spark, trials, collect) as events:
-        rows = collect(lambda: course.courses_of(events) if events else course.courses(spark, list(paths.values())))
+        rows = collect(
+            lambda: course.courses(spark, list(paths.values())) if events is None else course.courses_of(events)
+        )
     found = course.from_rows(rows)
     return {trial: found.get(trial) for trial in paths}
 
@@ -178,9 +180,9 @@ def collect_facts(
     with buckets.bucketed(spark, trials, collect, in_buckets_from) as events:
         rows = collect(
             lambda: (
-                relations.counted(relations.messages_of(events, used, few=False), used)
-                if events
-                else relations.summary(spark, paths, count, used)
+                relations.summary(spark, paths, count, used)
+                if events is None
+                else relations.counted(relations.messages_of(events, used, few=False), used)
             )
         )
     return facts.from_rows(rows)
