@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 LARGE = 1_000_000
-"""More events than these are read in buckets. Measured on two cores, 5 M events in 50 trials: 14.3 s of a processor
-instead of 20.9 s."""
+"""More events than these are read in buckets. Measured on two cores, 50 M events in 500 trials: 78 s of a processor
+instead of 139 s (DuckDB 50 s, Polars 42 s)."""
 
 _TRIAL = SCHEMA.get_field_index("trial")
 
