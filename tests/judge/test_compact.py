@@ -1,19 +1,25 @@
 """What is packed, and what voids a trial."""
 
+import contextlib
 import os
+import signal
+import subprocess
+import sys
 
 import msgspec
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from judge_histories import record, write
 from judge_words import history, sent
 
+from conformance import records
 from conformance.errors import HistoryError
 from conformance.history import Ended, Event, Op, Phase, parse_message
 from conformance.judge.input import packing
 from conformance.judge.input.link_frames import CARRIES
-from conformance.judge.input.packing import FILE, OP_CODE, PHASE_CODE, SCHEMA
+from conformance.judge.input.packing import FILE, OP_CODE, PHASE_CODE, SCHEMA, SOURCES
 
 HISTORY = history("kept 1 2, took 1, killed consumer-1, settled 2")
 PHASES = {code: phase for phase, code in PHASE_CODE.items()}
@@ -347,3 +353,136 @@ def test_without_the_orchestrator_nothing_is_believed(packed, again, tmp_path):
     (tmp_path / "orchestrator.jsonl").unlink()
 
     assert "orchestrator" in again().record.void
+
+
+@pytest.fixture
+def several(tmp_path):
+    """Write five trials, the third of which is torn, in a folder of this name."""
+
+    def of(name):
+        places = [tmp_path / name / trial for trial in "abcde"]
+        trials = [(place, write(place, HISTORY, record(place.name))) for place in places]
+        path = places[2] / "drain-1.jsonl"
+        path.write_bytes(path.read_bytes()[:-20])
+        return trials
+
+    return of
+
+
+@pytest.fixture
+def started(monkeypatch):
+    """Let two processes pack the smallest histories, and return those that were started, after `ended` of each."""
+    monkeypatch.setattr(packing, "MUCH", 0)
+    monkeypatch.setattr(packing.processes, "cores", lambda: 2)
+    found = []
+
+    class Started(subprocess.Popen):
+        ended = staticmethod(lambda process: None)
+
+        def __init__(self, *words, **options):
+            super().__init__(*words, **options)
+            found.append(self)
+            self.ended(self)
+
+    monkeypatch.setattr(packing.subprocess, "Popen", Started)
+    return found
+
+
+@pytest.fixture
+def packed_here(monkeypatch):
+    """The trials that this process has packed."""
+    found, pack = [], packing._pack
+    monkeypatch.setattr(packing, "_pack", lambda folder, *words: (found.append(folder.name), pack(folder, *words))[1])
+    return found
+
+
+def outcome(found):
+    """What a call of `compact_all` returned and wrote, without the folder."""
+    written = [each.parquet.with_name(name) for each in found if each.parquet for name in (FILE, SOURCES)]
+    return [each.record for each in found], [path.read_bytes() for path in written]
+
+
+def test_several_processes_pack_as_one_does(several, started, packed_here):
+    """They pack everything but a void trial, of which this process gives the reason. Packed trials start none."""
+    trials = several("side by side")
+    found = packing.compact_all(trials)
+    one = [packing.compact(*trial) for trial in several("one by one")]
+
+    assert outcome(one) == outcome(found)
+    assert ["", "", "drain-1", "", ""] == [each.record.void[:7] for each in found]
+    assert [0, 0] == [process.returncode for process in started]
+    assert ["c", *"abcde"] == packed_here
+
+    packing.compact_all([*trials[:2], *trials[3:]])
+    assert 2 == len(started)
+
+
+def test_what_a_killed_process_left_is_packed_here(several, started, packed_here, monkeypatch):
+    monkeypatch.setattr(packing.subprocess.Popen, "ended", staticmethod(subprocess.Popen.kill))
+    found = packing.compact_all(several("side by side"))
+
+    assert [-signal.SIGKILL] * 2 == [process.returncode for process in started]
+    assert [*"abcde"] == packed_here
+    assert outcome([packing.compact(*trial) for trial in several("one by one")]) == outcome(found)
+
+
+def test_an_error_of_another_process_is_raised_here(several, started, packed_here):
+    """A folder that nothing can be written to, also by root: the name of the packed file is taken."""
+    trials = several("trials")
+    (trials[0][0] / FILE).mkdir()
+
+    with pytest.raises(IsADirectoryError):
+        packing.compact_all(trials)
+    assert (2, ["a"]) == (len(started), packed_here)
+
+
+def test_without_processes_all_is_packed_here(several, started, packed_here, monkeypatch):
+    def refused(*_words, **_options):
+        raise BlockingIOError
+
+    monkeypatch.setattr(packing.subprocess, "Popen", refused)
+    assert 5 == len(packing.compact_all(several("trials")))
+    assert [*"abcde"] == packed_here
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("MUCH", packing.MUCH), ("processes.cores", lambda: 1)],
+    ids=["little", "one core"],
+)
+def test_a_little_or_one_core_starts_no_process(several, started, monkeypatch, name, value):
+    monkeypatch.setattr(f"conformance.judge.input.packing.{name}", value)
+    packing.compact_all(several("trials"))
+
+    assert [] == started
+
+
+PACKS = """
+import pathlib, sys
+from conformance import records
+from conformance.judge.input import packing
+packing.MUCH, packing.processes.cores = 0, lambda: 2
+packing.compact_all([(path, records.read(path / "trial.json", records.TrialRecord)) for path in map(pathlib.Path, sys.argv[1:])])
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_no_process_outlives_the_one_that_started_it(tmp_path, number):
+    """Each is kept in the middle of a trial, by a history that is a pipe."""
+    places = [tmp_path / "a", tmp_path / "b"]
+    for place in places:
+        records.save(write(place, HISTORY, record(place.name)), place / "trial.json")
+        os.mkfifo(place / "publisher-9.jsonl")
+    packs = subprocess.Popen([sys.executable, "-c", PACKS, *places], stderr=subprocess.PIPE, start_new_session=True)
+    with packs, contextlib.ExitStack() as pipes:
+        for place in places:  # each waits until the pipe is read
+            pipes.enter_context((place / "publisher-9.jsonl").open("w"))
+        workers, parts = psutil.Process(packs.pid).children(), list(tmp_path.rglob("*.part"))
+        os.killpg(packs.pid, number)
+        errors = packs.stderr.read().decode()
+        left = psutil.wait_procs(workers, timeout=10)[1]
+
+    assert (2, [], 2, -number) == (len(workers), left, len(parts), packs.returncode)
+    if number == signal.SIGINT:
+        assert [1, 1] == [errors.count(word) for word in ("Traceback", "KeyboardInterrupt")]
+        assert [] == list(tmp_path.rglob("*.part"))
