@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 
 import msgspec
 import psutil
@@ -466,6 +467,17 @@ packing.compact_all([(path, records.read(path / "trial.json", records.TrialRecor
 """
 
 
+def read_by(process, pipe):
+    """Return the open end of a pipe as soon as a child of the process reads the other one."""
+    until = time.monotonic() + 60
+    while True:
+        with contextlib.suppress(OSError):  # nothing reads it yet
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        assert process.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_no_process_outlives_the_one_that_started_it(tmp_path, number):
     """Each is kept in the middle of a trial, by a history that is a pipe."""
@@ -475,8 +487,8 @@ def test_no_process_outlives_the_one_that_started_it(tmp_path, number):
         os.mkfifo(place / "publisher-9.jsonl")
     packs = subprocess.Popen([sys.executable, "-c", PACKS, *places], stderr=subprocess.PIPE, start_new_session=True)
     with packs, contextlib.ExitStack() as pipes:
-        for place in places:  # each waits until the pipe is read
-            pipes.enter_context((place / "publisher-9.jsonl").open("w"))
+        for place in places:
+            pipes.callback(os.close, read_by(packs, place / "publisher-9.jsonl"))
         workers, parts = psutil.Process(packs.pid).children(), list(tmp_path.rglob("*.part"))
         os.killpg(packs.pid, number)
         errors = packs.stderr.read().decode()
