@@ -33,7 +33,7 @@ from conformance.errors import Interrupted, UsageError
 from conformance.faults import possible
 from conformance.judge.rows import Judgement
 from conformance.judge.rules import names_used
-from conformance.judge.spark import NO_CONF, JudgeSession
+from conformance.judge.spark import JudgeSession
 from conformance.judge.verdict import Remembered
 from conformance.judge.warm_up import warm_up
 from conformance.ledger import Ledger, release_leftovers
@@ -454,14 +454,14 @@ def _judge(
 
 
 def judge_folders(
-    folders: Sequence[pathlib.Path], *, master: str = "", remote: str = "", conf: Mapping[str, str] = NO_CONF
+    folders: Sequence[pathlib.Path], start: Callable[..., judge.StartingSession] = judge.start_in_background
 ) -> list[Judgement]:
     """Judge folders that earlier runs wrote, by one Spark: here, on a cluster, or by Connect. The rows are the same."""
     for folder in folders:
         records.check_run(folder)
     catalogue = claims.load()
     size = sum(path.stat().st_size for folder in folders for path in folder.glob("trials/*/*.jsonl"))
-    starting = judge.start_in_background(master=master, remote=remote, conf=conf, events=size // limits.EVENT_BYTES)
+    starting = start(events=size // limits.EVENT_BYTES)
     try:
         return [_judge(folder, catalogue, scenario.load(catalogue), starting) for folder in folders]
     finally:

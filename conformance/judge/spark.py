@@ -41,6 +41,9 @@ Say = Callable[[str], None]
 NAME = "conformance judge"
 NO_CONF: Mapping[str, str] = types.MappingProxyType({})
 _START_S = 60.0
+_FETCH_S = 1800.0
+"""For a JVM that first fetches packages of the user: that of `s3a://` has some 600 MB."""
+
 _END_S = 5.0
 _CORES = min(os.cpu_count() or 2, 4)
 PARTITIONS, _LEAST = "spark.sql.shuffle.partitions", "spark.conformance.least_partitions"
@@ -77,10 +80,11 @@ class Gateway:
     """The JVM: a child in its own process session, so that Ctrl-C reaches Python first; closing its stdin ends it.
 
     `awaits_session`: it was started before anyone asked for a session, and the next local one takes it. `events`:
-    about how many it will judge.
+    about how many it will judge. `conf`: of the user's settings it takes the jars (`spark.jars.packages`), which Spark
+    puts on the class path of a JVM that starts, and not of one that runs.
     """
 
-    def __init__(self, *, awaits_session: bool = False, events: int = 0) -> None:
+    def __init__(self, *, awaits_session: bool = False, events: int = 0, conf: Mapping[str, str] = NO_CONF) -> None:
         import pyspark.find_spark_home as home
 
         java = find_java(17)
@@ -92,6 +96,8 @@ class Gateway:
         spark_home = pathlib.Path(home._find_spark_home())
         self._archive = ClassArchive(java, spark_home)
         self._began = time.monotonic()
+        jars = [key for key in conf if key.startswith("spark.jars")]
+        self._start_s = _FETCH_S if jars else _START_S
         command = [
             str(java.path),
             *_JVM,
@@ -106,6 +112,7 @@ class Gateway:
             "-cp",
             f"{spark_home / 'conf'}:{spark_home / 'jars'}/*",
             "org.apache.spark.deploy.SparkSubmit",
+            *[word for key in jars for word in ("--conf", f"{key}={conf[key]}")],
             "pyspark-shell",
         ]
         environment = {
@@ -139,7 +146,7 @@ class Gateway:
         return spark
 
     def _wait(self) -> tuple[int, str]:
-        deadline = time.monotonic() + _START_S
+        deadline = time.monotonic() + self._start_s
         while True:
             with contextlib.suppress(FileNotFoundError, struct.error):
                 data = self._connection.read_bytes()
@@ -359,7 +366,7 @@ class JudgeSession:
 
     @classmethod
     def _local(cls, master: str, conf: Mapping[str, str], events: int) -> JudgeSession:
-        gateway = next((each for each in RUNNING if each.awaits_session), None) or Gateway(events=events)
+        gateway = next((each for each in RUNNING if each.awaits_session), None) or Gateway(events=events, conf=conf)
         gateway.awaits_session = False
         try:
             return cls(gateway.session(master or local_master(), conf), gateway)
@@ -461,6 +468,12 @@ def start_in_background(
 def start_when_asked(*, master: str = "", remote: str = "") -> StartingSession:
     """Return a session that starts when it is first asked for."""
     return StartingSession(master=master, remote=remote, later=True)
+
+
+def cause(error: Exception) -> str:
+    """Return the line of a Spark error with its cause: the first line names only the call."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return next((line.strip(": ") for line in lines if "Exception: " in line), lines[0])
 
 
 def _line(error: BaseException) -> str:

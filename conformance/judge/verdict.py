@@ -19,7 +19,7 @@ from conformance.judge.input.packing import Compacted, compact_all
 from conformance.judge.plan import course, exposures, facts, groups, relations
 from conformance.judge.plan.facts import TrialFacts
 from conformance.judge.rows import Course, Judgement, Verdict, VerdictRow, Witness
-from conformance.judge.spark import size_plans
+from conformance.judge.spark import cause, size_plans
 from conformance.judge.tally import ClaimEvidence
 from conformance.records import Checksum
 from conformance.scenario import Scenario
@@ -194,14 +194,8 @@ def collect(plan: Callable[[], DataFrame]) -> list[dict[str, Any]]:
         return [row.asDict() for row in plan().collect()]
     except Exception as error:
         raise JudgeError(
-            f"Spark could not judge: {_cause(error)}; `conformance judge RUN` judges the recording again"
+            f"Spark could not judge: {cause(error)}; `conformance judge RUN` judges the recording again"
         ) from error
-
-
-def _cause(error: Exception) -> str:
-    """Return the line of a Spark error with its cause: the first line names only the call."""
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return next((line.strip(": ") for line in lines if "Exception: " in line), lines[0])
 
 
 def _with_timelines(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import pathlib
 import shlex
 import signal
@@ -26,6 +27,7 @@ from conformance.frontend.options import (
 
 if TYPE_CHECKING:
     from conformance.campaign import Campaign, Watcher
+    from conformance.judge import StartingSession
     from conformance.judge.rows import Judgement
 
 _TRUST = click.option("--trust", is_flag=True, help="Use the broker files of the run: they can run any program as you.")
@@ -190,13 +192,13 @@ def _report_before(judgement: Judgement, campaign: Campaign) -> None:
 
 
 @cli.command("judge", cls=GroupedCommand)
-@click.argument("folders", type=FILE, nargs=-1, required=True, metavar="FOLDER...")
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option("--spark-master", default="", metavar="URL", help="Judge on this cluster.  [default: this machine]")
 @click.option("--spark-remote", default="", metavar="URL", help="Judge by this Spark Connect server.")
 @click.option("--spark-conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; repeatable.")
 @click.option("--again", is_flag=True, help="Judge also the runs that have not changed since they were judged.")
 @options(JUDGE)
-def judge_command(folders: tuple[pathlib.Path, ...], again: bool, **values: Any) -> int:
+def judge_command(runs: tuple[str, ...], again: bool, **values: Any) -> int:
     """Judge the folders of earlier runs, and write the report of each; the exit code is that of the worst.
 
     \b
@@ -205,23 +207,35 @@ def judge_command(folders: tuple[pathlib.Path, ...], again: bool, **values: Any)
     conformance judge report --known-failures known.toml --baseline last/report.json
     conformance judge runs/* --again
     conformance judge runs/artemis --spark-master spark://spark.example:7077 --spark-conf spark.executor.memory=4g
+    conformance judge 'hdfs://name.example:9000/runs/2026-11-*'
+    conformance judge s3a://bucket/runs/artemis --spark-conf spark.jars.packages=org.apache.hadoop:hadoop-aws:3.5.0
 
-    A cluster, and a Spark Connect server, must see the folders under the same paths. If a run has not changed since
-    this version judged it, the verdicts of its report stay. Give --again for a folder from another person: a report can
-    be forged.
+    RUN is a folder, a URI of a file system that Spark knows, or a pattern of either: it takes what has a run.json. From
+    a URI the evidence is copied to runs/NAME, and the report is written there. A cluster, and a Spark Connect server,
+    must see these folders under the same paths. If a run has not changed since this version judged it, the verdicts of
+    its report stay. Give --again for a folder from another person: a report can be forged.
     """
-    from conformance import campaign, records
+    from conformance import campaign, judge, records
     from conformance.errors import PRECEDENCE, UsageError
+    from conformance.judge.input.remote import is_uri
+    from conformance.judge.spark import COMPILED
     from conformance.report import model
 
-    master, remote = values["spark_master"], values["spark_remote"]
-    if master and remote:
+    master, connect = values["spark_master"], values["spark_remote"]
+    if master and connect:
         raise UsageError("--spark-master and --spark-remote: give one of them", code="one-of")
     conf = pairs("--spark-conf", values["spark_conf"], "KEY=VALUE")
     expected = expectations(values)
-    known = {} if again else {folder: stored for folder in folders if (stored := model.stored(folder))}
-    new = [folder for folder in folders if folder not in known]
-    found = campaign.judge_folders(new, master=master, remote=remote, conf=conf) if new else []
+    start = functools.partial(judge.start_in_background, master=master, remote=connect, conf=conf)
+    with contextlib.ExitStack() as stack:
+        # One Spark copies and judges; how large the runs are is not known before.
+        opened = start(events=COMPILED + 1) if any(map(is_uri, runs)) else None
+        if opened:
+            stack.callback(opened.stop)
+        folders = [folder for run in runs for folder in _folders(run, opened)]
+        known = {} if again else {folder: stored for folder in folders if (stored := model.stored(folder))}
+        new = [folder for folder in folders if folder not in known]
+        found = campaign.judge_folders(new, start=(lambda **_: opened) if opened else start) if new else []
     judged = known | dict(zip(new, found, strict=True))
     codes = set()
     for folder in folders:
@@ -230,6 +244,21 @@ def judge_command(folders: tuple[pathlib.Path, ...], again: bool, **values: Any)
         codes.add(write_report(judged[folder], folder, expected))
         (records.keep_report if folder in known else records.keep_judged)(folder)
     return int(next(code for code in PRECEDENCE if code in codes))
+
+
+def _folders(run: str, session: StartingSession | None) -> list[pathlib.Path]:
+    """Return the folder that the word names, those of the runs that match it, or the copies of those at a URI."""
+    from conformance.judge.input import remote
+
+    if session and remote.is_uri(run):
+        folders = remote.copy_runs(session.spark, run)
+        for folder in folders:
+            say(f"{run}: copied to {folder}")
+        return folders
+    path = pathlib.Path(run)
+    pattern = str(path.relative_to(path.anchor) / "run.json")
+    found = [] if path.exists() else sorted(pathlib.Path(path.anchor).glob(pattern))
+    return [each.parent for each in found] or [path]
 
 
 @cli.command("report")
