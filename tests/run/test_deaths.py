@@ -211,12 +211,12 @@ def test_deaths(home, typed, spark_for_all, tell, request, victim, count):
         tell(f"{victim}, seed {SEED}: at {moment:.2f} s, exit code {code}, {len(trials)} trials in {run.name}")
         assert code in (None, 2, 3, -signal.SIGKILL) or (code, is_whole(run)) == (0, True)
         assert kept.items() <= sums.items()
-        assert ExitCode.NOTHING_RAN == home.start(*NOTHING, "--out", place / "next").wait(120)
+        assert ExitCode.NOTHING_RAN == home.start(*NOTHING, "--out", home.place / "next").wait(120)
         assert [] == home.left()
         (run / "report.json").unlink(missing_ok=True)
         check_judged(typed("judge", run), run, trials)
         kept = sums
-        shutil.rmtree(place / "next")
+        shutil.rmtree(home.place / "next")
         if not goes_on(run):
             shutil.rmtree(run, ignore_errors=True)
             number += 1
