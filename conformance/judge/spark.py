@@ -330,7 +330,7 @@ class JudgeSession:
         try:
             # The first use of a session shows a wrong setting of the user.
             session.spark.conf.set(_LEAST, conf.get(PARTITIONS, str(_CORES)))
-            if session._gateway and (master or local_master()).startswith("local["):
+            if not remote and str(session.spark.conf.get("spark.master", "")).startswith("local["):
                 session.spark.conf.set(CORES_HERE, str(_CORES))
             if warm_up is not None:
                 warm_up(session.spark)
