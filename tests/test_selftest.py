@@ -12,8 +12,10 @@ from conformance import processes
 from conformance.errors import UsageError
 from conformance.frontend import selftest
 from conformance.frontend.cli import cli
-from conformance.frontend.selftest import Played, Round, Selftest
+from conformance.frontend.selftest import Played, Round, Score, Selftest
 from conformance.reference.liars import LIARS
+
+TRANSACTIONS = "Are transactions whole?"
 
 
 def run(*words):
@@ -65,8 +67,15 @@ def test_liars_are_chosen_by_pattern():
 
 def test_accusations_are_counted(tmp_path):
     """In the scenario of a liar, and in a whole run; the bound is that of the trials of whole runs."""
-    about = {"does": "", "breaks": (), "fault": "kill", "protocol": "amqp", "scenarios": ("broker-killed",)}
-    rounds = [Round(broker="Mine 1.0", protocol="amqp", trials=150, accused=(), seconds=1.0)] * 2
+    about = {
+        "does": "",
+        "guarantee": TRANSACTIONS,
+        "breaks": (),
+        "fault": "kill",
+        "protocol": "amqp",
+        "scenarios": ("broker-killed",),
+    }
+    rounds = [Round(broker="Mine 1.0", protocol="amqp", rtt_ms=5.0, trials=150, accused=(), seconds=1.0)] * 2
     found = Selftest(version="1", machine="2 cores", started="now", asked=1, rounds=rounds)
     assert (([], 0.00994)) == (found.accusations, pytest.approx(found.most_accusations, abs=1e-5))
 
@@ -79,6 +88,25 @@ def test_accusations_are_counted(tmp_path):
     assert "An honest broker was accused of EMS-STEP-04, SOLCD-ACK-01." in page
     assert "the honest broker in broker-killed: ACCUSED of SOLCD-ACK-01" == selftest.line(found.played[0])
     assert "lies: MISSED by 1 scenarios (kill); 0 s" == selftest.line(found.played[1])
+
+
+def test_the_score_of_a_guarantee():
+    about = {"does": "", "breaks": (), "fault": "kill", "protocol": "amqp", "scenarios": ()}
+    kinds = [("lies", "SOLCD-TX-03", 3, 2, 4.0), ("cheats", "SOLCD-TX-01", 3, 3, 6.0), ("evades", "", 0, 0, 9.0)]
+    found = Selftest(version="1", machine="2 cores", started="now", asked=3)
+    found.played = [
+        Played(liar=liar, guarantee=TRANSACTIONS, claim=claim, faults=faults, offended=seen, seconds=seconds, **about)
+        for liar, claim, faults, seen, seconds in kinds
+    ]
+    found.played.append(Played(liar="", guarantee=TRANSACTIONS, **about))
+
+    assert [Score(TRANSACTIONS, 3, 2, 6, 5, 5.0, 6.0)] == found.scores
+    assert TRANSACTIONS == selftest.guarantee(LIARS["recovers-half-a-transaction"].breaks[0])
+
+
+@pytest.mark.parametrize("name", [name for name, liar in LIARS.items() if liar.breaks])
+def test_every_liar_breaks_a_guarantee_of_the_report(name):
+    assert selftest.guarantee(LIARS[name].breaks[0])
 
 
 def test_the_machine_is_busy_until_the_end(tmp_path):

@@ -125,7 +125,7 @@ def check(words: list[str], *, complete: bool) -> None:
 
 
 def recipes() -> set[str]:
-    return set(re.findall(r"^([a-z]+)[^:\n]*:\s*$", (ROOT / "justfile").read_text(), re.MULTILINE))
+    return set(re.findall(r"^([a-z-]+)[^:\n]*:\s*$", (ROOT / "justfile").read_text(), re.MULTILINE))
 
 
 def options_of(found: click.Command) -> set[str]:

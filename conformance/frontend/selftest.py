@@ -1,4 +1,4 @@
-"""The suite on trial: brokers that lie must be convicted, and an honest one under load never accused.
+"""The suite on trial: brokers that lie must be convicted, and an honest one on a busy machine never accused.
 
 Each liar of the bundled broker is played by the engine of every run, in a scenario of a claim that it breaks. Only the
 subject's arm is played, for that a liar cannot hold is decided by a counterexample and by no control. Then the honest
@@ -14,10 +14,11 @@ import functools
 import itertools
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -30,12 +31,15 @@ from conformance.judge.rows import Verdict, VerdictRow
 from conformance.judge.spark import JudgeSession
 from conformance.reference.honest import Lie
 from conformance.reference.liars import LIARS
-from conformance.report import html, site
+from conformance.report import html, questions, site
 from conformance.run.planning import Planned
 
 SEED = 20_240_229
 TRIALS = 3
 """Of each scenario: a race may be missed once."""
+
+RTT_MS = 5.0
+"""What the slow network adds to each round trip."""
 
 SCRIPTS = (1, 100)
 """Scenarios of one liar: the first, and if that does not show it, all; each takes three trials."""
@@ -53,11 +57,12 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
 
     `claim`, `scenario`, `faults` and `offended` are those of the first violated row of a claim that the liar breaks:
     empty, and 0, if nothing was. `others` are violated claims that it is not said to break. `seconds` include the
-    judge.
+    judge. `guarantee` is the question of the report that its first claim answers.
     """
 
     liar: str
     does: str
+    guarantee: str
     breaks: tuple[str, ...]
     fault: str
     protocol: str
@@ -75,11 +80,45 @@ class Played(msgspec.Struct, frozen=True, kw_only=True):
         return bool(self.claim) if self.liar else not self.others
 
 
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """How many liars of one guarantee were played and convicted, by how many of the faults, and after which time.
+
+    `faults` and `offended` are sums over the convicted, `seconds` is their median, `slowest` their maximum.
+    """
+
+    guarantee: str
+    played: int
+    convicted: int
+    faults: int
+    offended: int
+    seconds: float
+    slowest: float
+
+    @classmethod
+    def of(cls, guarantee: str, played: Sequence[Played]) -> Score:
+        convicted = [one for one in played if one.right]
+        seconds = [one.seconds for one in convicted] or [0.0]
+        return cls(
+            guarantee,
+            len(played),
+            len(convicted),
+            sum(one.faults for one in convicted),
+            sum(one.offended for one in convicted),
+            statistics.median(seconds),
+            max(seconds),
+        )
+
+
 class Round(msgspec.Struct, frozen=True, kw_only=True):
-    """One whole run of a broker that no violation is known of, with stock settings and a busy machine."""
+    """One whole run of a broker that no violation is known of, with stock settings, machine busy, network slow.
+
+    `trials` are those of the subject that were valid; `rtt_ms` is what the network adds to a round trip.
+    """
 
     broker: str
     protocol: str
+    rtt_ms: float
     trials: int
     accused: tuple[str, ...]
     seconds: float
@@ -104,6 +143,13 @@ class Selftest(msgspec.Struct, kw_only=True):
         return [one for one in self.played if one.liar and not one.right]
 
     @property
+    def scores(self) -> list[Score]:
+        """What was found of each guarantee, in the order of the report's questions."""
+        liars = [one for one in self.played if one.liar]
+        by = {asks: [one for one in liars if one.guarantee == asks] for asks in questions.QUESTIONS}
+        return [Score.of(asks, found) for asks, found in by.items() if found]
+
+    @property
     def accusations(self) -> list[str]:
         """The claims of which an honest broker was accused."""
         of_honest = [one.others for one in self.played if not one.liar]
@@ -117,7 +163,9 @@ class Selftest(msgspec.Struct, kw_only=True):
 
 
 def chosen_liars(patterns: Sequence[str], *, reduced: bool) -> dict[str, Lie]:
-    """Return the liars that break a claim and match; `UsageError` for a pattern that matches none."""
+    """Return the liars that break a claim and match, for `none` none; `UsageError` for a pattern that matches none."""
+    if [*patterns] == ["none"]:
+        return {}
     found = {name: liar for name, liar in LIARS.items() if liar.breaks and (not reduced or name in REDUCED)}
     if not patterns:
         return found
@@ -167,6 +215,13 @@ def line(row: Played) -> str:
     return f"{row.liar}: MISSED by {len(row.scenarios)} scenarios ({row.fault}); {seconds}"
 
 
+def guarantee(claim: str) -> str:
+    """Return the question of the report that a claim answers, by the first check that decides it."""
+    checks = (one.decides[claim] for one in scenario.load(claims.load()).values() if claim in one.decides)
+    anomaly = next(checks).anomaly
+    return next(asks for asks, anomalies in questions.QUESTIONS.items() if anomaly in anomalies)
+
+
 def _played(name: str, liar: Lie) -> Played:
     """Play a liar until one of its claims is violated: over each protocol, in one scenario and then in all.
 
@@ -176,7 +231,8 @@ def _played(name: str, liar: Lie) -> Played:
     began = time.monotonic()
     broken = [claims.load().claims[claim] for claim in liar.breaks]
     over = [word for word in PROTOCOLS if any(claims.spoken(claim, word, bundled=True) for claim in broken)]
-    played = functools.partial(Played, liar=name, does=liar.does, breaks=liar.breaks, fault=liar.fault)
+    asks = guarantee(liar.breaks[0])
+    played = functools.partial(Played, liar=name, does=liar.does, guarantee=asks, breaks=liar.breaks, fault=liar.fault)
     protocol = ""
     scripts: tuple[str, ...] = ()
     for most, required, protocol in itertools.product(SCRIPTS, ((), liar.breaks), over):
@@ -206,6 +262,7 @@ def _honest(convicted: Played, liar: Lie) -> Played:
     return Played(
         liar=HONEST,
         does="It keeps its word.",
+        guarantee=convicted.guarantee,
         breaks=(),
         fault=convicted.fault,
         protocol=convicted.protocol,
@@ -281,20 +338,29 @@ def _shows(planned: Planned, fault: str) -> bool:
 
 
 def _round(adapter: str, seed: int) -> Round:
-    """Play a whole run of a broker, with stock settings, while every core and the disk are kept busy."""
+    """Play a whole run of a broker with stock settings while every core and the disk are busy and the network is slow.
+
+    Controls are left out: they cannot accuse.
+    """
     began = time.monotonic()
     with locks.scratch("selftest") as folder:
         made = campaign.prepare(Options(adapter=adapter, seed=seed, out=folder / "run"))
+        made = dataclasses.replace(made, adapt=_slowed)
         with busy(folder / "written"):
             judged = campaign.execute(made, Watcher())
     accused = {row.claim for row in judged.rows if row.verdict is Verdict.VIOLATED and not row.required}
     return Round(
         broker=f"{judged.run.title} {judged.run.version}",
         protocol=judged.run.protocol,
+        rtt_ms=RTT_MS,
         trials=sum(trial.arm == "subject" and not trial.void for trial in judged.trials),
         accused=tuple(sorted(accused)),
         seconds=time.monotonic() - began,
     )
+
+
+def _slowed(planned: Iterable[Planned]) -> list[Planned]:
+    return [dataclasses.replace(each, rtt_ms=RTT_MS) for each in planned if each.arm == "subject"]
 
 
 _UNTIL_CLOSED = "import os,sys,threading\nthreading.Thread(target=lambda: (sys.stdin.read(), os._exit(0))).start()\n"

@@ -8,7 +8,7 @@ import os
 import pathlib
 import select
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -25,6 +25,9 @@ from conformance.run.planning import Planned
 from conformance.scenario import RESENDS, TURNED_AWAY
 from conformance.scenario.reading import singles
 from conformance.scenario.script import Ask, ClientStep, Consume, Drain, Publish
+
+Address = tuple[str, int]
+"""Host and port."""
 
 _PROCESS = {Publish: "publisher", Consume: "consumer", Drain: "drain", Ask: "asker"}
 _GOING_S = 5.0
@@ -89,6 +92,7 @@ class ClientRunner:
         self.slowest_s = 0.0
         self.counts: dict[str, int] = {}
         self.asked: list[SentTransaction] = []
+        self.network: Callable[[Address], Address] = lambda broker: broker
         self._ends = time.monotonic() + limits.TRIAL_S
 
     def header(self, name: str) -> Header:
@@ -97,7 +101,7 @@ class ClientRunner:
     def job(self, step: ClientStep, **fields: Any) -> Job:
         """Return the job of the client that does this step; the client connects to the broker itself."""
         broker, planned = self.broker, self.planned
-        host, port = broker.service.endpoint(planned.protocol)
+        host, port = self.network(broker.service.endpoint(planned.protocol))
         speaks = planned.adapter.file.protocols[planned.protocol]
         if isinstance(step, Drain) and not fields.get("collects"):
             least = fields.get("liveness_s", jobs.LIVENESS_S)

@@ -124,7 +124,10 @@ class Selection:
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-    """One trial to be recorded. `script` has its drawn numbers; `scenario` is the id it belongs to."""
+    """One trial to be recorded. `script` has its drawn numbers; `scenario` is the id it belongs to.
+
+    `rtt_ms`: a round trip between its clients and the broker takes so much longer.
+    """
 
     id: str
     script: Scenario
@@ -140,6 +143,7 @@ class Planned:
     waits_for_liveness: bool = False
     client: str = ""
     rounds: int = MOST_ROUNDS
+    rtt_ms: float = 0.0
 
     @property
     def queue(self) -> str:

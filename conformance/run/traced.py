@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 from collections.abc import Iterator
 
 import msgspec
 
-from conformance import history
+from conformance import history, locks
 from conformance.adapters import vendor_clients
 from conformance.adapters.interface import DOCKER
 from conformance.adapters.launch.ports import HOST
@@ -19,8 +20,8 @@ from conformance.faults.link.harness import LinkProxy, prove
 from conformance.history import Op, Phase
 from conformance.ledger import Ledger
 from conformance.run.broker_pool import RunningBroker
-from conformance.run.clients import ClientRunner
-from conformance.scenario.script import DiskFault, DiskFull, FailedSync, LinkFault
+from conformance.run.clients import Address, ClientRunner
+from conformance.scenario.script import Delay, DiskFault, DiskFull, FailedSync, LinkFault
 
 
 def over_link(ledger: Ledger, client_runner: ClientRunner, job: Job, fault: LinkFault) -> JobResult:
@@ -37,6 +38,22 @@ def watched(ledger: Ledger, client_runner: ClientRunner, job: Job) -> Iterator[J
     """Yield the job with a link that records every frame; raises `FaultError` if the proxy died."""
     with _link(ledger, client_runner, job, None) as link:
         yield _to(link, job)
+
+
+@contextlib.contextmanager
+def slow_network(ledger: Ledger, client_runner: ClientRunner, rtt_ms: float) -> Iterator[None]:
+    """Put a slow link before every client of the trial. It is no fault of the trial, so its history is not kept."""
+    with locks.scratch("network") as folder, contextlib.ExitStack() as links:
+
+        @functools.cache
+        def through(broker: Address) -> Address:
+            header, number = client_runner.header("link"), client_runner.next_number("network")
+            slow = Delay(rtt_ms=rtt_ms)
+            link = LinkProxy(ledger, folder, header, broker, history.OPAQUE[0], slow, number=number)
+            return HOST, links.enter_context(link).port
+
+        client_runner.network = through
+        yield
 
 
 def _link(ledger: Ledger, client_runner: ClientRunner, job: Job, fault: LinkFault | None) -> LinkProxy:

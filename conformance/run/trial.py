@@ -29,7 +29,7 @@ from conformance.run.clients import Abort, ClientRunner, check_alive, depth_prob
 from conformance.run.evidence import EvidenceKeeper
 from conformance.run.planning import Planned
 from conformance.run.restart import NotReady, RestartAttempt
-from conformance.run.traced import TracedRun, over_link, watched
+from conformance.run.traced import TracedRun, over_link, slow_network, watched
 from conformance.scenario import FRESH, REFUSES, TIME_TO_LIVE
 from conformance.scenario.reading import CLEAN_RESTART, JOURNAL_WATCHED
 from conformance.scenario.script import (
@@ -96,8 +96,9 @@ class TrialPlayer:
         log: tuple[str, ...] = ()
         self.evidence.begin()
         try:
-            self._play_steps()
-            self._untrace()
+            with self._network():
+                self._play_steps()
+                self._untrace()
         except (Interrupted, KeyboardInterrupt):
             ended, void = Ended.INTERRUPTED, INTERRUPTED
             raise
@@ -118,6 +119,10 @@ class TrialPlayer:
             )
             records.save(record, self.folder / "trial.json")
         return record
+
+    def _network(self) -> contextlib.AbstractContextManager[None]:
+        rtt_ms = self.planned.rtt_ms
+        return slow_network(self.running.ledger, self.client_runner, rtt_ms) if rtt_ms else contextlib.nullcontext()
 
     # steps
 

@@ -7,7 +7,7 @@ from trial_histories import drained, events_of, messages
 from conformance.history import Ended, Op, Phase, read
 from conformance.judge.input.link_frames import CARRIES
 from conformance.judge.input.packing import OP_CODE, compact
-from conformance.scenario.script import Consume, ConsumerCrash, Drain, Kill, Nth, Publish, Restart
+from conformance.scenario.script import SETTLE, Consume, ConsumerCrash, Drain, Kill, Nth, Publish, Restart
 
 BOTH = pytest.mark.parametrize("protocol", ["amqp", "stomp"])
 
@@ -102,3 +102,18 @@ def test_a_step_that_does_not_ask_for_a_link_has_none(play):
     _, folder = play(Publish(5, window=5), Consume("auto", stop=5))
 
     assert [] == list(folder.glob("link*"))
+
+
+@BOTH
+def test_a_slow_network_is_no_fault(play, protocol):
+    """Each answer takes the longer round trip, also after a kill, and no history tells of it."""
+    kill = Kill(Nth("confirm", 10))
+    record, folder = play(Publish(50, window=1, until=kill), Restart(), *SETTLE, protocol=protocol, rtt_ms=20.0)
+    events = events_of(folder, "publisher-1")
+    sent = {event.message: event.at_ns for event in events if (event.op, event.phase) == (Op.SEND, Phase.INVOKE)}
+    took = [event.at_ns - sent[event.message] for event in events if (event.op, event.phase) == (Op.SEND, Phase.OK)]
+
+    assert ("", 10) == (record.void, len(took))
+    assert min(took) >= 20_000_000
+    assert set(range(1, 11)) <= numbers(drained(folder))
+    assert not [*folder.glob("link-*")]

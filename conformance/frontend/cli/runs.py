@@ -279,7 +279,9 @@ def report_command(folders: tuple[pathlib.Path, ...], out: pathlib.Path) -> int:
 
 @cli.command("selftest")
 @click.option("--quick", is_flag=True, help="Three liars and no whole run: under a minute.")
-@click.option("--liar", "patterns", multiple=True, metavar="PATTERN", help="Only these liars, such as 'loses-*'.")
+@click.option(
+    "--liar", "patterns", multiple=True, metavar="PATTERN", help="Only these liars, such as 'loses-*', or none."
+)
 @click.option(
     "--adapter",
     "adapters",
@@ -300,12 +302,12 @@ def selftest_command(
     conformance selftest --quick
     conformance selftest
     conformance selftest --liar 'loses-*' --rounds 0
-    conformance selftest --liar loses-the-oldest --adapter artemis --adapter qpid --rounds 3
+    conformance selftest --liar none --adapter artemis --adapter qpid --rounds 3
 
     Each liar is the bundled broker with one defect. It is played in a scenario of a claim that it breaks, and the
     honest broker beside it. Then honest brokers are played whole, with stock settings, while every core and the disk
-    are kept busy. All liars take about half an hour, a whole run of the bundled broker ten minutes. The exit code is 3
-    if a liar was missed or an honest broker accused. What is known so far is written after each liar.
+    are kept busy and the network is slow. All liars take about half an hour, a whole run as long or longer. The exit
+    code is 3 if a liar was missed or an honest broker accused. What is known so far is written after each liar.
     """
     from conformance.campaign import dated_folder
     from conformance.errors import ExitCode
