@@ -30,8 +30,7 @@ lint:
     ruff format --check .
     mypy
 
-# Ratios measured side by side: recorder, session, judge (--events N: beside DuckDB and Polars), link, disk, triggers, and
-# power: how often 1 to 30 kills find a broker with a stated defect (docs/power.md; --kills N of each liar, default 10).
+# Ratios side by side: recorder, session, judge (--events N: and DuckDB, Polars), link, disk, triggers; power (--kills N).
 bench WHAT="all" *ARGS:
     python -m benchmarks {{WHAT}} {{ARGS}}
 
