@@ -175,6 +175,7 @@ def test_a_local_pattern(judge, there):
     assert (4, 1, True) == (done.returncode, done.stderr.count("\n"), f"{there}/three*" in done.stderr)
 
 
+@pytest.mark.full
 def test_jars_of_the_user(conformance, there, tmp_path):
     """Spark finds what is in them: a file system, and here its settings."""
     settings = (
