@@ -26,6 +26,7 @@ import conformance
 from conformance import campaign, claims, ledger, locks, paths, processes, scenario
 from conformance.campaign import Campaign, Options, Watcher
 from conformance.errors import UsageError
+from conformance.frontend.progress import Show
 from conformance.judge.confidence import bound
 from conformance.judge.rows import Verdict, VerdictRow
 from conformance.judge.spark import JudgeSession
@@ -346,8 +347,8 @@ def _round(adapter: str, seed: int) -> Round:
     with locks.scratch("selftest") as folder:
         made = campaign.prepare(Options(adapter=adapter, seed=seed, out=folder / "run"))
         made = dataclasses.replace(made, adapt=_slowed)
-        with busy(folder / "written"):
-            judged = campaign.execute(made, Watcher())
+        with busy(folder / "written"), Show(made) as show:
+            judged = campaign.execute(made, show.watcher)
     accused = {row.claim for row in judged.rows if row.verdict is Verdict.VIOLATED and not row.required}
     return Round(
         broker=f"{judged.run.title} {judged.run.version}",
