@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from types import SimpleNamespace
 
 import msgspec
 import psutil
@@ -13,6 +14,7 @@ from conformance.errors import UsageError
 from conformance.frontend import selftest
 from conformance.frontend.cli import cli
 from conformance.frontend.selftest import Played, Round, Score, Selftest
+from conformance.judge.rows import Verdict
 from conformance.reference.liars import LIARS
 
 TRANSACTIONS = "Are transactions whole?"
@@ -120,3 +122,24 @@ def test_the_machine_is_busy_until_the_end(tmp_path):
 
     assert 1 + processes.cores() == len(running)
     assert not any(child.is_running() for child in children)
+
+
+@pytest.mark.parametrize(("verdict", "accused"), [(Verdict.HOLDS, ()), (Verdict.VIOLATED, ("EMS-STEP-04",))])
+def test_a_whole_round(tmp_path, monkeypatch, verdict, accused):
+    """Of the subject alone, on a slow network and a busy machine; what accuses the broker stays to be looked at."""
+    before = set(psutil.Process().children())
+
+    def execute(made, watcher):
+        assert {("subject", selftest.RTT_MS)} == {(trial.arm, trial.rtt_ms) for trial in made.trials}
+        assert 1 + processes.cores() == len(set(psutil.Process().children()) - before)
+        (made.folder / "trials").mkdir(parents=True)
+        row = SimpleNamespace(claim="EMS-STEP-04", verdict=verdict, required=False)
+        trials = [SimpleNamespace(arm="subject", void=void) for void in ("", "", "the broker did not start")]
+        run = SimpleNamespace(title="Mine", version="1.0", protocol="amqp")
+        return SimpleNamespace(rows=[row], trials=trials, run=run)
+
+    monkeypatch.setattr(selftest.campaign, "execute", execute)
+    found = selftest._round("reference", 7, tmp_path)
+
+    assert ("Mine 1.0", 2, accused) == (found.broker, found.trials, found.accused)
+    assert bool(accused) == (tmp_path / "reference-7" / "trials").exists()

@@ -14,6 +14,7 @@ import functools
 import itertools
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -176,7 +177,9 @@ def chosen_liars(patterns: Sequence[str], *, reduced: bool) -> dict[str, Lie]:
     return {name: liar for name, liar in found.items() if any(fnmatch.fnmatch(name, each) for each in patterns)}
 
 
-def play(liars: dict[str, Lie], adapters: Sequence[str], rounds: int, say: Callable[[str], None]) -> Iterator[Selftest]:
+def play(
+    liars: dict[str, Lie], adapters: Sequence[str], rounds: int, folder: pathlib.Path, say: Callable[[str], None]
+) -> Iterator[Selftest]:
     """Play these liars and the honest broker beside them, then whole rounds of brokers; yield what is known so far.
 
     One Spark judges all of it. Raises `ConformanceError` if a part of the suite fails.
@@ -196,7 +199,7 @@ def play(liars: dict[str, Lie], adapters: Sequence[str], rounds: int, say: Calla
                     say(line(honest))
             yield found
         for adapter, _ in itertools.product(adapters, range(rounds)):
-            done = _round(adapter, SEED + len(found.rounds))
+            done = _round(adapter, SEED + len(found.rounds), folder)
             found.rounds.append(done)
             said = f"accused of {', '.join(done.accused)}" if done.accused else "accused of nothing"
             say(f"{done.broker}, honest, on a busy machine: {said} in {done.trials} trials, {done.seconds:.0f} s")
@@ -338,18 +341,20 @@ def _shows(planned: Planned, fault: str) -> bool:
     return fault in names if fault != "none" else not names
 
 
-def _round(adapter: str, seed: int) -> Round:
+def _round(adapter: str, seed: int, folder: pathlib.Path) -> Round:
     """Play a whole run of a broker with stock settings while every core and the disk are busy and the network is slow.
 
-    Controls are left out: they cannot accuse.
+    Controls are left out: they cannot accuse. What was recorded stays in `folder` if the broker was accused, or if the
+    run did not come to its end.
     """
     began = time.monotonic()
-    with locks.scratch("selftest") as folder:
-        made = campaign.prepare(Options(adapter=adapter, seed=seed, out=folder / "run"))
-        made = dataclasses.replace(made, adapt=_slowed)
-        with busy(folder / "written"), Show(made) as show:
-            judged = campaign.execute(made, show.watcher)
+    made = campaign.prepare(Options(adapter=adapter, seed=seed, out=folder / f"{adapter}-{seed}"))
+    made = dataclasses.replace(made, adapt=_slowed)
+    with locks.scratch("selftest") as scratch, busy(scratch / "written"), Show(made) as show:
+        judged = campaign.execute(made, show.watcher)
     accused = {row.claim for row in judged.rows if row.verdict is Verdict.VIOLATED and not row.required}
+    if not accused:
+        shutil.rmtree(made.folder)
     return Round(
         broker=f"{judged.run.title} {judged.run.version}",
         protocol=judged.run.protocol,

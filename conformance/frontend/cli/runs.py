@@ -307,7 +307,8 @@ def selftest_command(
     Each liar is the bundled broker with one defect. It is played in a scenario of a claim that it breaks, and the
     honest broker beside it. Then honest brokers are played whole, with stock settings, while every core and the disk
     are kept busy and the network is slow. All liars take about half an hour, a whole run as long or longer. The exit
-    code is 3 if a liar was missed or an honest broker accused. What is known so far is written after each liar.
+    code is 3 if a liar was missed or an honest broker accused; the run that accuses it stays in the folder. What is
+    known so far is written after each liar.
     """
     from conformance.campaign import dated_folder
     from conformance.errors import ExitCode
@@ -318,7 +319,7 @@ def selftest_command(
     times = rounds if rounds is not None else int(not quick)
     signal.signal(signal.SIGTERM, terminated)
     found = None
-    for found in selftest.play(liars, adapters or ("reference",), times, say):
+    for found in selftest.play(liars, adapters or ("reference",), times, folder, say):
         page = selftest.save(found, folder)
     if found is None:
         return ExitCode.NOTHING_RAN
