@@ -77,7 +77,7 @@ def test_accusations_are_counted(tmp_path):
         "protocol": "amqp",
         "scenarios": ("broker-killed",),
     }
-    rounds = [Round(broker="Mine 1.0", protocol="amqp", rtt_ms=5.0, trials=150, accused=(), seconds=1.0)] * 2
+    rounds = [Round(broker="Mine 1.0", protocol="amqp", rtt_ms=5.0, trials=150, accused=(), known=(), seconds=1.0)] * 2
     found = Selftest(version="1", machine="2 cores", started="now", asked=1, rounds=rounds)
     assert (([], 0.00994)) == (found.accusations, pytest.approx(found.most_accusations, abs=1e-5))
 
@@ -124,22 +124,30 @@ def test_the_machine_is_busy_until_the_end(tmp_path):
     assert not any(child.is_running() for child in children)
 
 
-@pytest.mark.parametrize(("verdict", "accused"), [(Verdict.HOLDS, ()), (Verdict.VIOLATED, ("EMS-STEP-04",))])
-def test_a_whole_round(tmp_path, monkeypatch, verdict, accused):
-    """Of the subject alone, on a slow network and a busy machine; what accuses the broker stays to be looked at."""
+@pytest.mark.parametrize(
+    ("adapter", "claim", "verdict", "accused", "known"),
+    [
+        ("reference", "EMS-STEP-04", Verdict.HOLDS, (), ()),
+        ("reference", "EMS-STEP-04", Verdict.VIOLATED, ("EMS-STEP-04",), ()),
+        ("artemis@2.56.0", "ARTEMIS-SEND-09", Verdict.VIOLATED, (), ("ARTEMIS-SEND-09",)),
+        ("artemis@2.44.0", "ARTEMIS-SEND-09", Verdict.VIOLATED, ("ARTEMIS-SEND-09",), ()),
+    ],
+)
+def test_a_whole_round(tmp_path, monkeypatch, adapter, claim, verdict, accused, known):
+    """Of the subject alone, on a slow network and a busy machine; a run stays that accuses of more than known bugs."""
     before = set(psutil.Process().children())
 
     def execute(made, watcher):
         assert {("subject", selftest.RTT_MS)} == {(trial.arm, trial.rtt_ms) for trial in made.trials}
         assert 1 + processes.cores() == len(set(psutil.Process().children()) - before)
         (made.folder / "trials").mkdir(parents=True)
-        row = SimpleNamespace(claim="EMS-STEP-04", verdict=verdict, required=False)
+        row = SimpleNamespace(claim=claim, verdict=verdict, required=False)
         trials = [SimpleNamespace(arm="subject", void=void) for void in ("", "", "the broker did not start")]
         run = SimpleNamespace(title="Mine", version="1.0", protocol="amqp")
         return SimpleNamespace(rows=[row], trials=trials, run=run)
 
     monkeypatch.setattr(selftest.campaign, "execute", execute)
-    found = selftest._round("reference", 7, tmp_path)
+    found = selftest._round(adapter, 7, tmp_path)
 
-    assert ("Mine 1.0", 2, accused) == (found.broker, found.trials, found.accused)
-    assert bool(accused) == (tmp_path / "reference-7" / "trials").exists()
+    assert ("Mine 1.0", 2, accused, known) == (found.broker, found.trials, found.accused, found.known)
+    assert bool(accused) == (tmp_path / f"{adapter}-7" / "trials").exists()
