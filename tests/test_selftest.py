@@ -1,5 +1,6 @@
 """The suite on trial: a liar is convicted, one that is wrongly labelled is missed, and an accusation is counted."""
 
+import contextlib
 import dataclasses
 import os
 from types import SimpleNamespace
@@ -151,3 +152,40 @@ def test_a_whole_round(tmp_path, monkeypatch, adapter, claim, verdict, accused, 
 
     assert ("Mine 1.0", 2, accused, known) == (found.broker, found.trials, found.accused, found.known)
     assert bool(accused) == (tmp_path / f"{adapter}-7" / "trials").exists()
+
+
+def test_another_call_goes_on(tmp_path, monkeypatch):
+    """A liar that was convicted is not played again, one that was missed is; rounds have other seeds."""
+    about = {"does": "", "guarantee": TRANSACTIONS, "breaks": (), "fault": "kill", "protocol": "amqp", "scenarios": ()}
+    claims, calls = {"lies": "SOLCD-TX-01", "evades": ""}, []
+
+    def played(name, liar):
+        calls.append(name)
+        return Played(liar=name, claim=claims[name], **about)
+
+    def whole(adapter, seed, folder):
+        calls.append(seed)
+        return Round(broker=adapter, protocol="amqp", rtt_ms=5.0, trials=1, accused=(), known=(), seconds=1.0)
+
+    monkeypatch.setattr(selftest.JudgeSession, "start", contextlib.nullcontext)
+    monkeypatch.setattr(selftest, "_played", played)
+    monkeypatch.setattr(selftest, "_honest", lambda row, liar: Played(liar="", **about))
+    monkeypatch.setattr(selftest, "_round", whole)
+
+    def call(*liars):
+        for found in selftest.play(dict.fromkeys(liars), ("reference",), 1, tmp_path, print):
+            selftest.save(found, tmp_path)
+        return found
+
+    assert ["evades"] == [one.liar for one in call("lies", "evades").missed]
+    claims["evades"] = "SOLCD-TX-03"
+    found = call("evades")
+    assert ["lies", "evades", selftest.SEED, "evades", selftest.SEED + 1] == calls
+    assert (2, [], 2) == (found.asked, found.missed, len(found.rounds))
+
+    selftest.save(msgspec.structs.replace(found, machine="64 cores"), tmp_path)
+    with pytest.raises(UsageError, match="on 64 cores; choose another --out"):
+        call("lies")
+    (tmp_path / "selftest.json").write_text("{}")
+    with pytest.raises(UsageError, match="missing required field"):
+        call("lies")

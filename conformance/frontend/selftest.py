@@ -186,13 +186,14 @@ def play(
 ) -> Iterator[Selftest]:
     """Play these liars and the honest broker beside them, then whole rounds of brokers; yield what is known so far.
 
-    One Spark judges all of it. Raises `ConformanceError` if a part of the suite fails.
+    What `folder` has of an earlier call stays, and a liar that was convicted there is not played again. One Spark
+    judges all of it. Raises `ConformanceError` if a part of the suite fails.
     """
-    started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
-    machine = f"{processes.cores()} cores, {os.uname().sysname} {os.uname().release}"
-    found = Selftest(version=conformance.__version__, machine=machine, started=started, asked=len(liars))
+    found = _begun(folder)
+    convicted = {one.liar for one in found.convicted}
+    found.asked = len(convicted | liars.keys())
     with JudgeSession.start():
-        for name, liar in liars.items():
+        for name, liar in [each for each in liars.items() if each[0] not in convicted]:
             row = _played(name, liar)
             found.played.append(row)
             say(line(row))
@@ -209,6 +210,24 @@ def play(
             said += f", and convicted of a known bug by {', '.join(done.known)}" if done.known else ""
             say(f"{done.broker}, honest, on a busy machine: {said} in {done.trials} trials, {done.seconds:.0f} s")
             yield found
+
+
+def _begun(folder: pathlib.Path) -> Selftest:
+    """Return what the folder has, without the liars that were missed; `UsageError` if this is not its version."""
+    machine = f"{processes.cores()} cores, {os.uname().sysname} {os.uname().release}"
+    started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    new = Selftest(version=conformance.__version__, machine=machine, started=started, asked=0)
+    path = folder / "selftest.json"
+    if not path.exists():
+        return new
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Selftest)
+    except (msgspec.DecodeError, OSError) as error:
+        raise UsageError(f"{path}: {error}; choose another --out") from error
+    if (found.version, found.machine) != (new.version, new.machine):
+        raise UsageError(f"{path} is of {found.version} on {found.machine}; choose another --out")
+    found.played = [one for one in found.played if one.right or not one.liar]
+    return found
 
 
 def line(row: Played) -> str:

@@ -291,7 +291,10 @@ def report_command(folders: tuple[pathlib.Path, ...], out: pathlib.Path) -> int:
 )
 @click.option("--rounds", type=click.IntRange(min=0), metavar="N", help="Whole runs of each.  [default: 1]")
 @click.option(
-    "--out", type=FILE, metavar="FOLDER", help="For selftest.json and selftest.html  [default: runs/DATE-selftest]"
+    "--out",
+    type=FILE,
+    metavar="FOLDER",
+    help="For selftest.json and selftest.html; what it has stays  [default: runs/DATE-selftest]",
 )
 def selftest_command(
     quick: bool, patterns: tuple[str, ...], adapters: tuple[str, ...], rounds: int | None, out: pathlib.Path | None
@@ -308,7 +311,7 @@ def selftest_command(
     honest broker beside it. Then honest brokers are played whole, with stock settings, while every core and the disk
     are kept busy and the network is slow. All liars take about half an hour, a whole run as long or longer. The exit
     code is 3 if a liar was missed or an honest broker accused; the run that accuses it stays in the folder. What is
-    known so far is written after each liar.
+    known so far is written after each liar, and another call with the same --out goes on.
     """
     from conformance.campaign import dated_folder
     from conformance.errors import ExitCode
