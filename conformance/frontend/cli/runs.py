@@ -327,7 +327,8 @@ def selftest_command(
     if found is None:
         return ExitCode.NOTHING_RAN
     missed, accused = ", ".join(one.liar for one in found.missed), ", ".join(found.accusations)
-    say(f"{len(found.convicted)} of {found.asked} liars convicted{f', missed: {missed}' if missed else ''}")
+    if found.asked:
+        say(f"{len(found.convicted)} of {found.asked} liars convicted{f', missed: {missed}' if missed else ''}")
     say(f"an honest broker was accused of {accused}" if accused else "no honest broker was accused")
     say(f"page: {page}")
     return ExitCode.HARNESS if missed or accused else ExitCode.CONFORMANT
