@@ -73,12 +73,14 @@ def counted(tally: Tally) -> str:
 
 def holds(tally: Tally) -> str:
     exposure = tally.exposure
-    least = exposure.minimum if exposure else 0
+    assert exposure is not None  # it has trials
     risk = "at risk" if tally.fault != NONE else "exposed"
     in_trials = f" of {_plural(tally.trials, ('trial', 'trials'))}" if tally.faults != tally.trials else ""
-    text = [f"{counted(tally)} in {units(tally, tally.faults)}{in_trials} (at least {least:,} {risk} in each)."]
+    text = [
+        f"{counted(tally)} in {units(tally, tally.faults)}{in_trials} (at least {exposure.minimum:,} {risk} in each)."
+    ]
     if tally.fault != NONE:
-        several = _FAULTS.get(tally.fault, ("", "faults"))[1]
+        several = _FAULTS[tally.fault][1]
         below = f"{100 * confidence.bound(tally.faults):.0f} % (95 % confidence)"
         text.append(f"If such {several} are independent, the chance that one violates the claim is below {below}.")
         text.append(power(tally))
@@ -125,21 +127,20 @@ def incomplete(run: RunRecord) -> str:
 
 def control(tally: Tally) -> str:
     """Say how often the control failed; a liar proves the check, never the exposure."""
-    result, chosen = tally.control_result, tally.check.control
-    if result is None or chosen is None:
-        return ""
+    result = tally.control_result
+    assert result is not None  # no claim holds without a control that failed
     if tally.strong:
         q = confidence.miss_probability(result.failed, result.trials, tally.faults)
-        which = f"The opposite setting ({chosen.label})" if tally.claim.kind is Kind.DEFAULT else "The control"
+        which = f"The opposite setting ({result.label})" if tally.claim.kind is Kind.DEFAULT else "The control"
         return f"{which} failed in {result.failed} of {units(tally, result.trials)} (q = {q:.3f})."
-    on = f"with {chosen.label}" if isinstance(chosen, Weakened) else f"on the {chosen.label}"
+    on = f"with {result.label}" if isinstance(tally.check.control, Weakened) else f"on the {result.label}"
     failed = f"{result.failed} of {result.trials}"
     return f"The check was seen to fail {on} ({failed}), which proves the check, not the exposure."
 
 
 def failure_model(tally: Tally) -> str:
     fault = next((fault for fault in reversed(tally.scenario.faults) if tally.fault in names_of(fault)), None)
-    if fault is None or tally.fault == NONE:
+    if fault is None:
         return "no fault"
     return "process halted, then killed" if isinstance(fault, Pause) and fault.then_kill else fault.failure_model
 
@@ -172,9 +173,8 @@ def _which(tally: Tally) -> str:
         if parts.count(part):
             where = words.format(_ORDERED[tally.anomaly.order])
             places.append(f"{where} in {units(tally, parts.count(part))}" if tally.offended > 1 else where)
-    text = f"Affected: {', '.join(places)}." if places else ""
-    if tally.faults > tally.trials:
-        text = ""  # a part of each sequence between two faults, not of the trial
+    # With several faults in a trial, a part is that of the sequence between two of them.
+    text = f"Affected: {', '.join(places)}." if places and tally.faults <= tally.trials else ""
     if tally.anomaly.rests_on(["delay"]):
         return text  # the late and the stuck are the offending ones
     late = sum(int(facts.counts["all_late"]) for facts in tally.subject.facts)
@@ -194,7 +194,7 @@ def permission(tally: Tally, beside: int | None) -> str:
 def expected(tally: Tally) -> str:
     if not tally.applies:
         return f"An expectation of this suite. No message in {units(tally, tally.trials)} could have shown it."
-    found = seen(tally).replace("seen", "seen to fail", 1)
+    found = seen(tally).replace("seen", "seen to fail")
     how = found if tally.offended else f"not seen to fail in {units(tally, tally.trials)}"
     measured = f" Medians of the trials: {', '.join(tally.figures)}." if tally.figures else ""
     return f"An expectation of this suite, {how}: {counted(tally)}.{measured}{_also(hidden(tally))}"
@@ -211,11 +211,13 @@ def hidden(tally: Tally) -> str:
     found = [facts.hidden for facts in tally.subject.facts if tally.anomaly.at_disk and facts.hidden is not None]
     if not found:
         return ""
-    how = f": {found[0].rstrip('.')}" if found[0] else ""
-    return f"The tracer could not see how the broker writes in {len(found)} of {units(tally, tally.trials)}{how}."
+    how = f": {found[0]}" if found[0] else ""
+    return sentence(
+        f"The tracer could not see how the broker writes in {len(found)} of {units(tally, tally.trials)}{how}"
+    )
 
 
-def of_default(tally: Tally, absent: Sequence[str], changed: Mapping[str, Value], base: str = "stock") -> str:
+def of_default(tally: Tally, absent: Sequence[str], changed: Mapping[str, Value], base: str) -> str:
     """Say what a verdict about a default rests on: absent keys, and what else differs from `base`."""
     keys = [name for name, wanted in tally.claim.when.items() if wanted == "absent" and name in absent]
     if tally.claim.kind is not Kind.DEFAULT or not keys:

@@ -89,11 +89,10 @@ def _seen_elsewhere(claim: Claim, scenarios: Mapping[str, Scenario], evidence: C
 
 def _decided(ruled: Sequence[tuple[Tally, Ruling]]) -> Iterator[tuple[Tally, Ruling]]:
     """Return the rulings on one claim; short ones name the durability test that holds, if no other row is open."""
-    by = next((t.scenario.id for t, r in ruled if r.verdict is Verdict.HOLDS and t.fault in _DURABILITY_FAULTS), "")
-    if any(ruling.verdict is Verdict.INCONCLUSIVE and not ruling.short for _, ruling in ruled):
-        by = ""
+    by = next((t.scenario.id for t, r in ruled if r.verdict is Verdict.HOLDS and t.fault in _DURABILITY_FAULTS), None)
+    undecided = any(ruling.verdict is Verdict.INCONCLUSIVE and not ruling.short for _, ruling in ruled)
     for one, ruling in ruled:
-        if by and ruling.short:
+        if by and ruling.short and not undecided:
             reason = f"{ruling.reason} Covered by a stronger test: {by}."
             yield one, dataclasses.replace(ruling, reason=reason, decided_by=by)
         else:
@@ -171,7 +170,7 @@ def _all_void(reason: str, one: Tally, run: RunRecord) -> Ruling:
     Counter-examples: messages that expire after 500 ms never reach the consumer whose 120th delivery is the trigger;
     and Classic, as it is delivered, may remove no file of its journal as long as a trial lasts.
     """
-    if why := next((words for _, words in _in_force(run)), ""):
+    if why := next((words for _, words in _in_force(run)), None):
         return Ruling(Verdict.INCONCLUSIVE, f"{reasons.sentence(reason)} A policy may explain it: {why}.")
     if JOURNAL_WATCHED in one.scenario.needs and NOT_FIRED in reason:
         return Ruling(Verdict.INCONCLUSIVE, f"{reasons.sentence(reason)} The broker removed too few journal files.")
@@ -180,7 +179,7 @@ def _all_void(reason: str, one: Tally, run: RunRecord) -> Ruling:
 
 def _excluded(one: Tally, run: RunRecord) -> str:
     """Say that the claim is not promised because a policy excuses the evidence of its check; else empty."""
-    why = next((words for exclusion, words in _policies(one, run) if not exclusion.undecided), "")
+    why = next((words for exclusion, words in _policies(one, run) if not exclusion.undecided), None)
     return f"{applicable.NOT_PROMISED}{why}." if why else ""
 
 
@@ -188,7 +187,7 @@ def _excused(ruling: Ruling, one: Tally, run: RunRecord) -> Ruling:
     """Return a violation that a policy may have caused as INCONCLUSIVE, unless the user requires the claim."""
     if ruling.verdict is not Verdict.VIOLATED:
         return ruling
-    why = next((words for exclusion, words in _policies(one, run) if exclusion.undecided), "")
+    why = next((words for exclusion, words in _policies(one, run) if exclusion.undecided), None)
     if why and one.claim.id in run.required:
         return _required(ruling, f"{why}.")
     if not why and run.policies_unread and one.anomaly.rests_on(("absence",)):
@@ -208,14 +207,14 @@ def _without_client(claim: Claim, run: RunRecord) -> Ruling:
     return Ruling(Verdict.NOT_TRIED, run.no_client_reason if chosen else _LEFT_OUT)
 
 
-def _unable(one: Tally, run: RunRecord) -> str:
-    """Say which fault or other need of the scenario this run cannot provide; else empty."""
+def _unable(one: Tally, run: RunRecord) -> str | None:
+    """Say which fault or other need of the scenario this run cannot provide; else None."""
     for name in (name for fault in one.scenario.faults for name in names_of(fault) if name in run.unable):
         if run.launcher == _EXTERNAL:  # the owner's file decides, not this machine
             return f"No {name} of an external broker: {run.unable[name]}"
         return f"This machine cannot do {name}: {run.unable[name]}"
     needs = (*one.scenario.needs, *one.scenario.of_client)
-    return next((f"It needs {name}: {run.unable[name]}" for name in needs if name in run.unable), "")
+    return next((f"It needs {name}: {run.unable[name]}" for name in needs if name in run.unable), None)
 
 
 def _required(ruling: Ruling, why: str) -> Ruling:

@@ -74,6 +74,10 @@ def test_a_claim_of_the_disk_holds_where_a_sync_was_held():
     ) == row.reason
 
 
+def test_a_check_of_the_disk_needs_no_drained_queue():
+    assert Verdict.HOLDS == held("ARTEMIS-SEND-09", [facts(was_settled=False)] * 3, BROKEN).verdict
+
+
 def test_a_confirm_before_its_sync_violates():
     row = held("ARTEMIS-SEND-09", [*CLEAN[:2], facts(offends=EARLY_SEEN)])
 
@@ -170,19 +174,20 @@ def test_whether_confirms_wait_is_reported():
 DEFAULT = msgspec.structs.replace(
     RUN, adapter="artemis", absent=("sync_non_transactional",), changed={"journal_buffer_ms": 5, "data_sync": True}
 )
-STOCK = (
-    "Absent from the effective configuration: sync_non_transactional. Changed from stock: journal_buffer_ms=5, "
-    "data_sync=true."
-)
 
 
-def test_a_default_differs_from_its_opposite():
+@pytest.mark.parametrize(("configuration", "base"), [("", "stock"), ("broker.xml", "the configuration that was given")])
+def test_a_default_differs_from_its_opposite(configuration, base):
     """The weakened control is the opposite setting, and the key is shown to be absent."""
-    row = held("ARTEMIS-SEND-10", CLEAN, BROKEN, run=DEFAULT)
+    run = msgspec.structs.replace(DEFAULT, configuration=configuration)
+    row = held("ARTEMIS-SEND-10", CLEAN, BROKEN, run=run)
 
     assert Verdict.HOLDS == row.verdict, row.reason
     assert "The opposite setting (sync_non_transactional=false) failed in 3 of 3" in row.reason
-    assert row.reason.endswith(STOCK)
+    assert row.reason.endswith(
+        f"Absent from the effective configuration: sync_non_transactional. Changed from {base}: journal_buffer_ms=5, "
+        "data_sync=true."
+    )
 
 
 def test_a_default_that_is_the_opposite_is_violated():

@@ -5,7 +5,7 @@ import types
 
 import msgspec
 import pytest
-from judge_evidence import CATALOGUE, SCENARIOS, evidence, facts, rule
+from judge_evidence import CATALOGUE, SCENARIOS, everywhere, evidence, facts, rule
 from judge_histories import RUN
 
 from conformance import claims
@@ -106,6 +106,20 @@ def test_a_kill_that_met_nothing_at_risk_is_no_evidence():
     assert [] == exits.needs_repeats(judged, {KILL: exits.MOST_REPEATS})
 
 
+@pytest.mark.parametrize(
+    ("subject", "changes"),
+    [
+        (CLEAN, {}),  # only its control was not run
+        ([facts(exposed=0)] * 3, {"settings": {**RUN.settings, "sync_non_transactional": False}}),
+        ([*BROKEN[:1], facts(exposed=0)], {"policies_unread": "GET /queues: status 401"}),
+    ],
+)
+def test_what_no_further_kill_decides(subject, changes):
+    row = rule("SOLCD-ACK-01", KILL, subject, run=msgspec.structs.replace(RUN, **changes))
+
+    assert (True, False) == (row.verdict in (Verdict.INCONCLUSIVE, Verdict.NOT_APPLICABLE), row.needs_exposure)
+
+
 def test_many_kills_in_one_trial_are_enough():
     """A trial that met three kills is as good as three trials."""
     assert Verdict.HOLDS == rule("SOLCD-ACK-01", KILL, [facts(**MANY)], BROKEN).verdict
@@ -134,6 +148,12 @@ def test_what_stands_against_holds(subject, control, words):
 
     assert (Verdict.INCONCLUSIVE, True) == (row.verdict, words in row.reason), row.reason
     assert row.bound is None
+
+
+def test_a_q_of_exactly_five_in_a_hundred_is_enough():
+    row = rule("SOLCD-ACK-01", KILL, CLEAN, BROKEN[:2])
+
+    assert (Verdict.HOLDS, 0.05) == (row.verdict, row.q)
 
 
 def test_what_a_check_applied_to_nothing_of_was_not_at_risk():
@@ -266,7 +286,9 @@ def test_a_broker_that_does_not_start_for_the_next_trial():
     row = rule(RECOVER, KILL, [*CLEAN, before], REFUSED, REFUSES)
 
     assert (Verdict.VIOLATED, ()) == (row.verdict, row.witnesses)
-    assert row.reason.startswith("No message was sent: seen once in 4 kills. Not recovered: it ended with status")
+    assert row.reason == (
+        f"No message was sent: seen once in 4 kills. N{NOT_BACK[1:]}. An expectation of this suite; no document makes it."
+    )
 
 
 @pytest.mark.parametrize(
@@ -299,8 +321,13 @@ def test_a_broker_that_may_or_may_not_be_to_blame():
 
 
 def test_recovery_is_judged_in_every_scenario():
-    """A scenario without the claim has a row only if a broker did not start again."""
-    assert Verdict.VIOLATED == rule(RECOVER, ONE, [*CLEAN, DEAD]).verdict
+    """A scenario without the claim has a row only if a broker did not start again, and each scenario only one."""
+    row = rule(RECOVER, ONE, [*CLEAN, DEAD])
+    both = everywhere(**{name.replace("-", "_"): [DEAD] for name in (KILL, ONE)})
+    violated = [each for each in rules.rows(CATALOGUE, SCENARIOS, both, {}) if each.claim == RECOVER and each.offended]
+
+    assert (Verdict.VIOLATED, "confirmed_in_window") == (row.verdict, row.exposure.name)
+    assert [(KILL, 1), (ONE, 1)] == [(each.scenario, each.offended) for each in violated]
     with pytest.raises(StopIteration):
         rule(RECOVER, ONE, CLEAN)
 
@@ -324,6 +351,12 @@ def test_all_trials_void():
     row = rule("SOLCD-ACK-01", KILL, [None] * 3, void="no port was free")
 
     assert (Verdict.HARNESS_ERROR, "Every trial was void: no port was free", 3) == (row.verdict, row.reason, row.void)
+
+
+def test_all_trials_of_a_control_void():
+    row = rule("SOLCD-ACK-01", KILL, CLEAN, [None], void="no port was free")
+
+    assert (Verdict.HARNESS_ERROR, "Every trial of its control was void: no port was free") == (row.verdict, row.reason)
 
 
 def test_a_trial_without_events_is_void():
@@ -460,13 +493,15 @@ def test_a_claim_of_the_disk_is_not_decided_by_a_kill():
 WEAK = msgspec.structs.replace(RUN, settings={**RUN.settings, "sync_non_transactional": False})
 
 
-def test_not_promised():
-    row = rule("SOLCD-ACK-01", KILL, BROKEN, run=WEAK)
+@pytest.mark.parametrize(
+    ("subject", "observed"), [(BROKEN, " Observed here: 9 of 300 confirmed messages lost in 3 kills."), ([], "")]
+)
+def test_not_promised(subject, observed):
+    row = rule("SOLCD-ACK-01", KILL, subject, run=WEAK)
 
     assert Verdict.NOT_APPLICABLE == row.verdict
     assert (
-        "Not promised by this configuration: sync_non_transactional is false, the claim needs true. Observed here: 9 of "
-        "300 confirmed messages lost in 3 kills."
+        "Not promised by this configuration: sync_non_transactional is false, the claim needs true." + observed
     ) == row.reason
 
 
@@ -527,6 +562,21 @@ def test_required_and_kept():
     assert (Verdict.HOLDS, True) == (row.verdict, row.required)
     assert row.reason.startswith("0 of 300 confirmed messages lost in 3 kills (at least 50 at risk in each).")
     assert "not promised" not in row.reason
+
+
+@pytest.mark.parametrize("required", [True, False])
+@pytest.mark.parametrize(
+    ("subject", "finished", "verdict", "reason"),
+    [
+        ([], False, Verdict.INCONCLUSIVE, "The run is incomplete."),
+        ([None], True, Verdict.HARNESS_ERROR, "Every trial was void: the broker did not start"),
+    ],
+)
+def test_required_and_not_tried(required, subject, finished, verdict, reason):
+    run = msgspec.structs.replace(WEAK if required else RUN, required=("SOLCD-ACK-01",), finished=finished)
+    row = rule("SOLCD-ACK-01", KILL, subject, run=run)
+
+    assert (verdict, reason, required) == (row.verdict, row.reason, row.required)
 
 
 def test_required_without_need():
@@ -761,11 +811,13 @@ def test_what_was_not_selected_is_not_tried():
 
 
 def test_every_claim_has_a_row():
-    rows = rules.rows(CATALOGUE, SCENARIOS, tally.ClaimEvidence(RUN, [], {}), {"SOLCD-TX-02": "No transactions yet."})
+    untried = {"SOLCD-ACK-01": "No queues yet."}
+    rows = rules.rows(CATALOGUE, SCENARIOS, tally.ClaimEvidence(RUN, [], {}), untried)
 
     assert set(CATALOGUE.claims) == {row.claim for row in rows}
     assert {Verdict.NOT_TRIED, Verdict.NOT_APPLICABLE} == {row.verdict for row in rows}
     assert all(row.reason for row in rows)
+    assert {"No queues yet."} == {row.reason for row in rows if row.claim == "SOLCD-ACK-01"}
 
 
 def test_every_field_of_a_row():
@@ -824,7 +876,27 @@ def test_every_field_of_a_row():
         "repeated_by": (),
         "witnesses": ({"trial": "subject.2", "queue": "q", "message": "p1:7", "timeline": ()},),
     } == msgspec.to_builtins(row)
-    assert "conformance run --adapter reference --seed 8" == rule("SOLCD-ACK-01", KILL, CLEAN, run=run).replay
+
+
+@pytest.mark.parametrize(
+    ("command", "replay"),
+    [
+        ("conformance run --adapter reference", "conformance run --adapter reference --seed 7"),
+        ("conformance run --seed 9", "conformance run --seed 9"),
+        ("conformance replay runs/r", "conformance replay runs/r"),
+    ],
+)
+def test_the_command_that_records_a_row_again(command, replay):
+    run = msgspec.structs.replace(RUN, command=command)
+
+    assert replay == rule("SOLCD-ACK-01", KILL, CLEAN, run=run).replay
+
+
+def test_only_a_row_about_our_session_is_a_self_check():
+    row = rule("SOLCD-ACK-01", KILL, CLEAN)
+
+    assert not rules.is_self_check(row)
+    assert rules.is_self_check(msgspec.structs.replace(row, subject=claims.Subject.SESSION))
 
 
 def test_a_row_without_a_scenario_is_empty():
@@ -1014,11 +1086,11 @@ def test_a_policy_that_voids_every_trial_is_no_error_of_the_suite():
 
 def test_policies_that_could_not_be_read_excuse_an_absence():
     """The external broker refuses the request: it is not accused of a loss, and does not pass."""
-    unread = msgspec.structs.replace(RUN, launcher="external", policies_unread="GET /queues: status 401")
+    unread = msgspec.structs.replace(RUN, launcher="external", policies_unread="GET /queues: no path X.")
     row = rule("SOLCD-ACK-01", KILL, BROKEN, run=unread)
 
     assert Verdict.INCONCLUSIVE == row.verdict
-    assert "the policies of the queues could not be read (GET /queues: status 401)." in row.reason
+    assert "the policies of the queues could not be read (GET /queues: no path X)." in row.reason
     assert (
         Verdict.VIOLATED == rule("EMS-STEP-02", AUTO, [facts(offends={"unanswered_send": 1})] * 3, run=unread).verdict
     )

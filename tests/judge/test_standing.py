@@ -29,7 +29,8 @@ def row_of(claim, **arms):
 def test_one_row_over_all_scenarios():
     row = row_of("EMS-STEP-04", **OWN, consumer_killed_under_auto=[facts()] * 2, **LOSES)
 
-    assert (Verdict.HOLDS, 5, (), "none") == (row.verdict, row.trials, row.repeated_by, row.fault)
+    assert (Verdict.HOLDS, 5, True, ()) == (row.verdict, row.trials, row.standing, row.repeated_by)
+    assert "none" == row.fault
     assert "Judged in the trials of 2 scenarios; 5 of these trials had a fault." in row.reason
 
 
