@@ -81,7 +81,12 @@ def test_only_an_outcome_acknowledges(words, expected):
 
 def test_the_answer_to_a_send_is_about_what_the_client_numbered():
     sends = [frame("transfer handle=0", delivery=str(n), message=f"p1:{n + 8}") for n in range(2)]
-    answers = [disposed(0, 1, to="to_client"), disposed(0, 0, "accepted settled by the sender", to="to_client")]
+    answers = [
+        disposed(0, 1, to="to_client"),
+        disposed(0, 0, "accepted settled by the sender", to="to_client"),
+        disposed(0, 1, "accepted settled by the sender"),  # what a sender says is no answer
+        frame("flow", "to_client", first=0, last=1),
+    ]
 
     assert [("send", 8), ("send", 9), ("answer", 8), ("answer", 9), ("answer", 1)] == [
         row for row in tied_to("amqp", *sends, *three(), *answers) if row[0] != "deliver"
@@ -122,6 +127,7 @@ def test_whole_is_what_the_client_has_acknowledged_to_the_last_byte():
     assert [False, True, True, True] == whole(*other, *three(), reached(4), reached(0, connection=2))
     assert [False, True, True, False] == whole(*other, *three(), reached(3))
     assert [False] * 4 == whole(*other, *three())
+    assert [False, True, True, True] == whole(reached(4), *other, *three())
 
 
 def test_whole_over_the_other_protocols():
@@ -150,7 +156,7 @@ def test_a_stream_that_cannot_be_read_makes_its_connection_unknown():
 
 
 def test_settled_is_what_its_sender_says():
-    amqp = tied([delivered(0, "p1:1", "settled"), delivered(1, "p1:2")], "amqp")
+    amqp = tied([delivered(0, "p1:1", "settled, not passed on"), delivered(1, "p1:2")], "amqp")
     stomp = tied([message(1, "p1:1", "settled"), message(2, "p1:2"), message(3, "p1:3", "unsubscribed")], "stomp")
     amqp091 = tied([brought(1, "p1:1", "not persistent settled"), brought(2, "p1:2")], "amqp091")
 
@@ -185,15 +191,15 @@ def test_a_header_names_a_delivery():
 
 def test_an_acknowledgement_covers_what_came_before_on_its_subscription():
     """Once, and only on a cumulative subscription (STOMP 1.2, ACK)."""
-    one, two = "subscription=1 cumulative", "subscription=2 cumulative"
-    came = [message(1, "p1:1", one), message(2, "p1:2", two), message(3, "p1:3", one), message(4, "p1:4", one)]
+    subscriptions = ((1, 1), (2, 2), (3, 1), (4, 1))
+    came = [message(n, f"p1:{n}", f"ack={n} subscription={number} cumulative") for n, number in subscriptions]
 
     assert [("acknowledge", 1), ("acknowledge", 3)] == tied_to("stomp", *came, acknowledged(3))[4:]
     assert [("acknowledge", 1), ("acknowledge", 3), ("acknowledge", 4)] == tied_to(
         "stomp", *came, acknowledged(3), acknowledged(4)
     )[4:]
     assert [("acknowledge", 2)] == tied_to("stomp", *came, acknowledged(2))[4:]
-    foreign = message(3, None, "subscription=1 cumulative")
+    foreign = message(3, None, "ack=3 subscription=1 cumulative")
     assert [("acknowledge", 1), ("acknowledge", 4)] == tied_to("stomp", came[0], foreign, came[3], acknowledged(4))[2:]
 
 
@@ -201,7 +207,8 @@ def test_a_receipt_answers_what_asked_for_it():
     send = frame("SEND receipt=r-1", delivery="r-1", message="p1:8")
     came = [message(1, "p1:1", "subscription= cumulative"), message(2, "p1:2", "subscription= cumulative")]
     found = tied_to(
-        "stomp", send, *came, acknowledged(2, receipt="r-2"), answered("r-2"), answered("r-1"), answered("r-1")
+        *("stomp", send, *came, acknowledged(2, receipt="r-2")),
+        *(frame("SUBSCRIBE id=r-1", delivery="r-1"), answered("r-2"), answered("r-1"), answered("r-1")),
     )
 
     assert [("answer", 1), ("answer", 2), ("answer", 8)] == [row for row in found if row[0] == "answer"]
@@ -274,6 +281,6 @@ def test_the_persistence_flag_of_a_send(protocol, detail, expected):
 
 
 def test_a_protocol_without_a_reader_ties_nothing():
-    row = reached(1)
+    rows = [reached(1), frame("opaque", message="p1:1")]
 
-    assert [row] == [tied_.event for tied_ in tied([row], "core")]
+    assert [(rows[0], None), (frame("opaque"), None)] == [row[:2] for row in tied(rows, "core")]

@@ -83,16 +83,13 @@ def tied(events: Sequence[Event], protocol: str) -> list[Tied]:
         connection = connections.setdefault(event.connection, _Connection(reached.get(event.connection, 0)))
         if event.link == TO_CLIENT:
             connection.stream += event.count or 0
-        found += list(_TIES[protocol](event, _words(event), connection)) or [Tied(_without(event))]
+        rows = list(_TIES[protocol](event, _words(event), connection))
+        found += rows or [Tied(msgspec.structs.replace(event, message=None))]
     return found
 
 
 def _words(event: Event) -> list[str]:
     return (event.detail or "").removesuffix(_CUT).split() or [""]
-
-
-def _without(event: Event) -> Event:
-    return event if event.message is None else msgspec.structs.replace(event, message=None)
 
 
 def _carried(event: Event, connection: _Connection, *, settled: bool = False, more: bool = False) -> Tied:
