@@ -174,6 +174,24 @@ def test_both_readers_agree(path, name):
     assert valid == (found is not None)
 
 
+def test_each_block_ends_with_a_line(path, monkeypatch):
+    monkeypatch.setattr(blocks, "SIZE", 1)
+
+    assert [1, 1, 1, 1, 0] == [len(block.events) for block in blocks.read(path)]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("a line after the footer", "p.jsonl is not a valid history"), ("a float", "p.jsonl: Expected `int")]
+)  # fmt: skip
+def test_an_invalid_block_names_its_file(path, monkeypatch, name, words):
+    monkeypatch.setattr(blocks, "SIZE", 1)
+    change, _ = LITERALS[name]
+    path.write_bytes(change(path.read_bytes()))
+
+    with pytest.raises(HistoryError, match=words):
+        list(blocks.read(path))
+
+
 def test_a_file_without_events_is_valid(tmp_path):
     path = written(tmp_path / "p.jsonl", [])
 

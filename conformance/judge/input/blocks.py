@@ -63,7 +63,7 @@ def _decoded(lines: bytes, path: pathlib.Path) -> list[Any]:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise HistoryError(f"{path.name}: {error}") from error
     # It skips empty lines, and reads a record that takes several lines. Both make more lines than records.
-    _require(0 < len(records) == lines.count(b"\n") + (not lines.endswith(b"\n")), path)
+    _require(len(records) == lines.count(b"\n") + (not lines.endswith(b"\n")), path)
     return records
 
 
