@@ -766,6 +766,7 @@ def test_a_session_meets_conditions_that_the_settings_leave_open():
 
     assert ("", True) == (applicable.why_not(immediate, run, script.session), bool(applicable.why_not(immediate, run)))
     assert (True, "") == (bool(applicable.why_not(third, run, script.session)), applicable.why_not(third, run))
+    assert Verdict.NOT_TRIED == rule(immediate.id, script.id, [], run=run).verdict
 
 
 def test_what_an_adapter_has_no_words_for_is_not_tried():
