@@ -64,6 +64,7 @@ def files(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
+@pytest.mark.full
 def test_a_pattern_on_another_file_system(conformance, there, tmp_path):
     """By the Spark of the command: each run is judged as its local folder is, and only its evidence was brought."""
     copies = tmp_path / "runs"

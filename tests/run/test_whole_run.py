@@ -90,6 +90,7 @@ def test_weakened_artemis_is_not_accused(conformance, tmp_path):
     assert 0 == done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.full
 def test_weakened_broker_violates_what_the_user_requires(finished):
     done, report = finished("--claims", "AMQP-DUR-01", "--require", "AMQP-DUR-01", *WEAK)
     rows = [row for row in report.verdicts if row.claim == "AMQP-DUR-01" and row.fault == "kill"]
