@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from conformance import processes
-from conformance.errors import UsageError
+from conformance.errors import Interrupted, UsageError
 from conformance.frontend import selftest
 from conformance.frontend.cli import cli
 from conformance.frontend.selftest import Played, Round, Score, Selftest
@@ -19,6 +19,7 @@ from conformance.judge.rows import Verdict
 from conformance.reference.liars import LIARS
 
 TRANSACTIONS = "Are transactions whole?"
+FULL = "disk-full-while-publishing"
 
 
 def run(*words):
@@ -126,15 +127,17 @@ def test_the_machine_is_busy_until_the_end(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("adapter", "claim", "verdict", "accused", "known"),
+    ("adapter", "claim", "scenario", "verdict", "accused", "known"),
     [
-        ("reference", "EMS-STEP-04", Verdict.HOLDS, (), ()),
-        ("reference", "EMS-STEP-04", Verdict.VIOLATED, ("EMS-STEP-04",), ()),
-        ("artemis@2.56.0", "ARTEMIS-SEND-09", Verdict.VIOLATED, (), ("ARTEMIS-SEND-09",)),
-        ("artemis@2.44.0", "ARTEMIS-SEND-09", Verdict.VIOLATED, ("ARTEMIS-SEND-09",), ()),
+        ("reference", "EMS-STEP-04", "every-trial", Verdict.HOLDS, (), ()),
+        ("reference", "EMS-STEP-04", "every-trial", Verdict.VIOLATED, ("EMS-STEP-04",), ()),
+        ("artemis@2.56.0", "ARTEMIS-SEND-09", FULL, Verdict.VIOLATED, (), ("ARTEMIS-SEND-09",)),
+        ("artemis@2.44.0", "ARTEMIS-SEND-09", FULL, Verdict.VIOLATED, ("ARTEMIS-SEND-09",), ()),
+        ("artemis@2.56.0", "ARTEMIS-SEND-09", "broker-killed", Verdict.VIOLATED, ("ARTEMIS-SEND-09",), ()),
+        ("artemis@2.56.0", "ARTEMIS-SEND-09", "power-lost-while-paging", Verdict.VIOLATED, ("ARTEMIS-SEND-09",), ()),
     ],
 )
-def test_a_whole_round(tmp_path, monkeypatch, adapter, claim, verdict, accused, known):
+def test_a_whole_round(tmp_path, monkeypatch, adapter, claim, scenario, verdict, accused, known):
     """Of the subject alone, on a slow network and a busy machine; a run stays that accuses of more than known bugs."""
     before = set(psutil.Process().children())
 
@@ -142,7 +145,7 @@ def test_a_whole_round(tmp_path, monkeypatch, adapter, claim, verdict, accused, 
         assert {("subject", selftest.RTT_MS)} == {(trial.arm, trial.rtt_ms) for trial in made.trials}
         assert 1 + processes.cores() == len(set(psutil.Process().children()) - before)
         (made.folder / "trials").mkdir(parents=True)
-        row = SimpleNamespace(claim=claim, verdict=verdict, required=False)
+        row = SimpleNamespace(claim=claim, scenario=scenario, verdict=verdict, required=False)
         trials = [SimpleNamespace(arm="subject", void=void) for void in ("", "", "the broker did not start")]
         run = SimpleNamespace(title="Mine", version="1.0", protocol="amqp")
         return SimpleNamespace(rows=[row], trials=trials, run=run)
@@ -151,7 +154,19 @@ def test_a_whole_round(tmp_path, monkeypatch, adapter, claim, verdict, accused, 
     found = selftest._round(adapter, 7, tmp_path)
 
     assert ("Mine 1.0", 2, accused, known) == (found.broker, found.trials, found.accused, found.known)
-    assert bool(accused) == (tmp_path / f"{adapter}-7" / "trials").exists()
+    assert bool(accused) == bool([*tmp_path.glob("*/trials")])
+
+
+def test_an_interrupted_round_stays_and_hinders_no_other(tmp_path, monkeypatch):
+    def execute(made, watcher):
+        (made.folder / "trials").mkdir(parents=True)
+        raise Interrupted(f"stopped; what was recorded is in {made.folder}")
+
+    monkeypatch.setattr(selftest.campaign, "execute", execute)
+    for count in (1, 2):
+        with pytest.raises(Interrupted):
+            selftest._round("reference", 7, tmp_path)
+        assert count == len([*tmp_path.glob("*/trials")])
 
 
 def test_another_call_goes_on(tmp_path, monkeypatch):
