@@ -181,5 +181,7 @@ def test_a_connect_server(verdicts, spark, tmp_path):
     spark("connect", "Spark Connect server started at", *words, *conf, *server)
 
     assert verdicts() == verdicts(
-        "--spark-remote", f"sc://127.0.0.1:{port}", PYTHONPATH=f"{more}:{os.environ['PYTHONPATH']}"
+        "--spark-remote",
+        f"sc://127.0.0.1:{port}",
+        PYTHONPATH=os.pathsep.join(filter(None, [str(more), os.environ.get("PYTHONPATH")])),
     )
