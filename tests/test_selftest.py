@@ -138,11 +138,15 @@ def test_the_machine_is_busy_until_the_end(tmp_path):
     ],
 )
 def test_a_whole_round(tmp_path, monkeypatch, adapter, claim, scenario, verdict, accused, known):
-    """Of the subject alone, on a slow network and a busy machine; a run stays that accuses of more than known bugs."""
+    """Of the subject alone, on a slow network and a busy machine; a run stays that accuses of more than known bugs.
+
+    Two brokers a core beside one process that keeps it busy: one alone would get a third of what the machine has.
+    """
     before = set(psutil.Process().children())
 
     def execute(made, watcher):
         assert {("subject", selftest.RTT_MS)} == {(trial.arm, trial.rtt_ms) for trial in made.trials}
+        assert 2 * processes.cores() == made.jobs
         assert 1 + processes.cores() == len(set(psutil.Process().children()) - before)
         (made.folder / "trials").mkdir(parents=True)
         row = SimpleNamespace(claim=claim, scenario=scenario, verdict=verdict, required=False)

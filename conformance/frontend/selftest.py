@@ -46,6 +46,9 @@ TRIALS = 3
 RTT_MS = 5.0
 """What the slow network adds to each round trip."""
 
+BROKERS_A_CORE = 2
+"""How many honest brokers are on trial at once while the machine is kept busy, so that they get half of it."""
+
 SCRIPTS = (1, 100)
 """Scenarios of one liar: the first, and if that does not show it, all; each takes three trials."""
 
@@ -373,7 +376,9 @@ def _round(adapter: str, seed: int, folder: pathlib.Path) -> Round:
     run did not come to its end.
     """
     began = time.monotonic()
-    made = campaign.prepare(Options(adapter=adapter, seed=seed, out=folder / f"round-{uuid.uuid4().hex[:8]}"))
+    jobs = BROKERS_A_CORE * processes.cores()
+    out = folder / f"round-{uuid.uuid4().hex[:8]}"
+    made = campaign.prepare(Options(adapter=adapter, seed=seed, jobs=jobs, out=out))
     made = dataclasses.replace(made, adapt=_slowed)
     with locks.scratch("selftest") as scratch, busy(scratch / "written"), Show(made) as show:
         judged = campaign.execute(made, show.watcher)
