@@ -1,5 +1,6 @@
 """Synthetic histories with known truth, and the benchmark that compares the judge with other engines on them."""
 
+import itertools
 import json
 import operator
 
@@ -44,6 +45,21 @@ def test_every_engine_counts_the_truth(session, trials):
     assert truth == engines.spark_counts(session.spark, trials)
     assert truth == engines.duckdb_counts(paths)
     assert truth == engines.polars_counts(paths)
+
+
+def test_other_engines_count_whole_trials_of_so_many_events_at_a_time(trials, monkeypatch):
+    """The first trial has more than half of the events; the other five have a tenth or less each."""
+    monkeypatch.setattr(judging, "AT_ONCE", 4_000)
+    parts = []
+
+    def count(paths):
+        parts.append([*paths])
+        return {(path.parent.name, "lost"): (1, 0) for path in paths}
+
+    found = judging._in_parts(count, trials)
+    assert [trial.parquet for trial in trials] == list(itertools.chain.from_iterable(parts))
+    assert [1, 2, 3] == [len(part) for part in parts]
+    assert len(found) == len({path.parent for part in parts for path in part})
 
 
 def test_the_first_trial_has_the_skew(trials):
