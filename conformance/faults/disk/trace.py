@@ -9,10 +9,11 @@ action of the thread lies after them, and a delay that the tracer injects at the
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import pathlib
 import re
 import time
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from conformance.errors import FaultError
 
@@ -156,6 +157,8 @@ _UNREAD = rb"\?\?\?\( <unfinished \.\.\.>"
 _GONE = rb"--- stopped by (?!SIGSTOP|SIGTSTP|SIGTTIN|SIGTTOU)SIG\w+ ---"
 _END = rb"\+\+\+ (?:exited with \d+|killed by .*|superseded by execve in pid \d+) \+\+\+"
 _MARK = re.compile(rb"(?P<end>" + _GONE + rb"|" + _END + rb")|--- .* ---|" + _UNREAD)
+# A thread that was killed in a call, before the tracer saw it end: its own end is the next line.
+_UNFINISHED = re.compile(rb"(.* \w+\(.*) <unfinished \.\.\.>", re.DOTALL)
 # `= ? <unavailable>`: its thread was killed before the tracer could read the result.
 _CALL = re.compile(
     rb"(?P<name>\w+)\((?P<arguments>.*)\) += (?P<result>\?|-?\d+|0x[0-9a-f]+)(?:<(?P<path>[^\">]*)>(?:\(deleted\))?)?"
@@ -184,7 +187,7 @@ def read(folder: pathlib.Path, clock: Clock, files: Container[str]) -> Trace:
     for path in paths:
         lines = path.read_bytes().split(b"\n")
         torn, ended = lines.pop(), False
-        for number, line in enumerate(lines, 1):
+        for number, line in enumerate(_with_results(lines), 1):
             try:
                 ended = is_end(line)
                 calls += parse(line, int(path.suffix[1:]), clock)
@@ -195,6 +198,13 @@ def read(folder: pathlib.Path, clock: Clock, files: Container[str]) -> Trace:
     wanted = [call for call in calls if call.name in _KEPT or call.file in files or call.renamed in files]
     wanted.sort(key=lambda call: call.started_ns)
     return Trace(tuple(_with_open_flags(wanted)), len(paths), tuple(lost))
+
+
+def _with_results(lines: Sequence[bytes]) -> Iterator[bytes]:
+    """Give a call that its thread did not outlive the result `?`, as the tracer does where it sees the call end."""
+    for line, after in itertools.zip_longest(lines, lines[1:], fillvalue=b""):
+        unfinished = _UNFINISHED.fullmatch(line) if is_end(after) else None
+        yield unfinished[1] + b") = ?" if unfinished else line
 
 
 def is_end(line: bytes) -> bool:
