@@ -101,11 +101,11 @@ def _offended(one: SoakEvidence, offended: Sequence[str], catalogue: Catalogue) 
 
 def _given_up(word: str, one: SoakEvidence, catalogue: Catalogue) -> str:
     """Return a policy of the queue that may explain it, or a condition that no promise meets; empty if one is made."""
-    policies = in_force(catalogue.exclusions, one.settings)
-    if why := next((says for each, says in policies if ANOMALIES[OFFENCES[word]].rests_on(each.excuses)), ""):
-        return why
+    for policy, says in in_force(catalogue.exclusions, one.settings):
+        if ANOMALIES[OFFENCES[word]].rests_on(policy.excuses):
+            return says
     conditions = [unmet(catalogue.claims[claim].when, one.settings, one.absent) for claim in _PROMISES.get(word, ())]
-    return "" if not all(conditions) else next(iter(conditions), "")
+    return conditions[0] if conditions and all(conditions) else ""
 
 
 def _doubts(one: SoakEvidence) -> Iterator[str]:
