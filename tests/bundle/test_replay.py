@@ -19,7 +19,6 @@ from conformance.followup.replay import ReplayRequest
 from conformance.frontend.cli import cli
 from conformance.frontend.plugin import claim_tests
 from conformance.judge.rows import Verdict
-from conformance.judge.trial_anomalies import TrialAnomaly, compared
 from conformance.records import RunRecord, TrialRecord
 from conformance.report import model
 from conformance.scenario import SYNC_OFF
@@ -208,41 +207,6 @@ def test_the_recorded_seed_draws(copy):
     chosen = replay.prepare(ReplayRequest(copy, NAME, "1")).campaign.chosen[0]
 
     assert (99, item.steps) == (chosen.seed, chosen.script.steps)
-
-
-def seen(count):
-    return {"lost": TrialAnomaly("lost", count, 9, tuple(f"p1:{n}" for n in range(1, count + 1)))}
-
-
-@pytest.mark.parametrize(
-    ("then", "now", "line", "again"),
-    [
-        (
-            7,
-            [7, 0],
-            "C-1: seen again in 1 of 2: p1:1, p1:2, p1:3, p1:4, p1:5 and 2 more (7 of 9 confirmed messages lost)",
-            False,
-        ),
-        (2, [1, 1], "C-1: seen again in 2 of 2: p1:1 (1 of 9 confirmed messages lost)", True),
-        (2, [0], "C-1: not seen again in 1; before: 2 of 9 confirmed messages lost", False),
-        (2, [], "C-1: not seen again in 0; before: 2 of 9 confirmed messages lost", False),
-        (0, [2], "C-1: new, seen in 1 of 1: p1:1, p1:2 (2 of 9 confirmed messages lost)", False),
-        (0, [0], "no anomaly in the first recording, and none in the new one", False),
-    ],
-)
-def test_what_is_said_of_it(then, now, line, again):
-    """How often, which messages, and how many."""
-    found = compared({"lost": ["C-1"]}, seen(then), [seen(count) for count in now])
-
-    assert ([line], again) == found
-
-
-def test_a_broker_that_does_not_start_again_either():
-    """How, instead of messages."""
-    dead = {"not_recovered": TrialAnomaly("not_recovered", 1, 1, (), "not recovered: it ended with status 1")}
-    line = "EXPECT-RECOVER-01: seen again in 1 of 1: not recovered: it ended with status 1"
-
-    assert ([line], True) == compared({"not_recovered": ["EXPECT-RECOVER-01"]}, dead, [dead])
 
 
 def test_another_version_of_the_suite(copy):
