@@ -2,8 +2,10 @@
 
 import contextlib
 import tempfile
+import types
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -17,7 +19,6 @@ from conformance.judge.plan import relations
 from conformance.judge.spark import CORES_HERE, size_plans
 from conformance.judge.verdict import collect, collect_courses
 
-pytestmark = pytest.mark.spark
 ABOUT = Synthetic(messages=2_000, trials=8, loss=0.02, duplicates=0.02, reorder=0.02)
 USED = [(check, "received") for check in CHECKS]
 
@@ -52,10 +53,12 @@ def swapped(trials, folder):
     return made
 
 
+@pytest.mark.spark
 def test_the_same_counts(session, trials, truth):
     assert truth == engines.spark_counts(session.spark, trials, in_buckets=True)
 
 
+@pytest.mark.spark
 def test_the_same_courses(session, trials, monkeypatch):
     plain = collect_courses(session.spark, trials)
     monkeypatch.setattr(buckets.bucketed.__wrapped__, "__defaults__", (0,))
@@ -63,6 +66,7 @@ def test_the_same_courses(session, trials, monkeypatch):
     assert plain == collect_courses(session.spark, trials)
 
 
+@pytest.mark.spark
 def test_no_event_moves(session, trials, capsys):
     """The only exchange is that of the facts of a trial: some rows of each process."""
     size_plans(session.spark, 1_000_000)
@@ -77,6 +81,7 @@ def test_no_event_moves(session, trials, capsys):
     assert found[0][0] == 0 < found[1][0]
 
 
+@pytest.mark.spark
 def test_a_file_in_the_wrong_bucket_is_noticed(session, trials, truth, tmp_path, monkeypatch):
     """Its footer names two trials. Without that look messages would count as lost that are in another bucket."""
     mixed = swapped(trials, tmp_path)
@@ -88,6 +93,7 @@ def test_a_file_in_the_wrong_bucket_is_noticed(session, trials, truth, tmp_path,
     assert lost > 2 * true > 0
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("why", ["few events", "a large trial", "tasks elsewhere"])
 def test_without_buckets(session, trials, why):
     chosen = trials[:1] if why == "a large trial" else trials
@@ -101,6 +107,7 @@ def test_without_buckets(session, trials, why):
         session.spark.conf.set(CORES_HERE, before)
 
 
+@pytest.mark.spark
 def test_nothing_is_left(session, trials):
     """Neither links nor a table, also after an error."""
     before = left()
@@ -111,3 +118,39 @@ def test_nothing_is_left(session, trials):
 
     assert before == left()
     assert [] == session.spark.catalog.listTables()
+
+
+@pytest.mark.parametrize(
+    ("trials", "cores", "one_bucket_each"),
+    [
+        ([2, 2, 2, 2], 2, True),
+        ([3, 2, 2, 2], 2, False),
+        ([3, 4, 2, 7], 1, True),
+        ([1] * 6, 3, True),
+        ([1] * 5, 3, False),
+        ([1, 1], 0, False),
+        ([0, 0], 1, False),
+        ([], 1, False),
+    ],
+)
+def test_no_trial_has_more_than_half_of_a_cores_share(trials, cores, one_bucket_each):
+    assert one_bucket_each == buckets.shared([types.SimpleNamespace(events=events) for events in trials], cores)
+
+
+@pytest.mark.parametrize(
+    ("names", "options", "only"),
+    [
+        (["t"] * 4, {}, True),
+        (["t"] * 4, {"row_group_size": 2}, True),
+        (["t", "t", "u", "t"], {"row_group_size": 2}, False),
+        (["t", "t", "t", "u"], {}, False),
+        (["a", "t", "t", "t"], {}, False),
+        (["u"] * 4, {}, False),
+        (["t", "t", "t", None], {}, False),
+        (["t"] * 4, {"write_statistics": False}, False),
+    ],
+)
+def test_a_footer_says_whether_a_file_has_one_trial_alone(tmp_path, names, options, only):
+    pq.write_table(pa.table({"trial": pa.array(names, pa.string()), "n": [1, 2, 3, 4]}), tmp_path / "t", **options)
+
+    assert only == buckets.has_only("t", tmp_path / "t")
