@@ -1,14 +1,8 @@
 """What is packed, and what voids a trial."""
 
-import contextlib
 import os
-import signal
-import subprocess
-import sys
-import time
 
 import msgspec
-import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -76,6 +70,22 @@ def test_a_number_too_large_for_its_column_is_foreign(rows):
     assert "p1:" + "9" * 19 in [row["foreign_id"] for row in rows("kept 1, handed p1:" + "9" * 19)]
 
 
+def test_the_columns_of_a_process_and_its_trial(tmp_path):
+    """A process without a number is the first of its role; a broker that names no flush interval has that of 100 ms."""
+    events = history("kept 1, handed 1 consumer=3, killed")
+    found = {}
+    for name, flush_ms in (("a", 0), ("b", 7)):
+        about = write(tmp_path / name, events, record(name, flush_ms=flush_ms))
+        for row in pq.read_table(packing.compact(tmp_path / name, about).parquet).to_pylist():
+            found[name, row["process"]] = (row["trial"], row["scenario"], row["role"], row["number"], row["flush_ns"])
+
+    assert found == {
+        (name, process): (name, "s", role, number, flush_ns)
+        for name, flush_ns in (("a", 100_000_000), ("b", 7_000_000))
+        for process, role, number in (("publisher-1", 0, 1), ("consumer-3", 1, 3), ("orchestrator", 3, 1))
+    }
+
+
 def test_links_of_two_processes_are_two_links(rows):
     links = {(row["process"], row["link"]) for row in rows() if row["process"] in ("consumer-1", "drain-1")}
 
@@ -109,7 +119,8 @@ def test_a_history_that_is_gone_is_missed(packed, tmp_path):
     (tmp_path / "consumer-1.jsonl").rename(tmp_path / "aside")
     for _ in range(2):
         found = packing.compact(tmp_path, first.record)
-        assert (None, True) == (found.parquet, "consumer-1.jsonl is gone" in found.record.void)
+        void = "consumer-1.jsonl is gone: events.parquet was made of it. Put it back, or record the run again"
+        assert (None, void) == (found.parquet, found.record.void)
 
     (tmp_path / "aside").rename(tmp_path / "consumer-1.jsonl")
     assert len(HISTORY) == pq.read_table(packing.compact(tmp_path, first.record).parquet).num_rows
@@ -143,15 +154,89 @@ def test_histories_of_another_run_are_void(tmp_path, twice):
     if twice:
         assert packing.compact(tmp_path, about, runs={"r"}).parquet
 
-    assert "of another run, r" in packing.compact(tmp_path, about, runs={"mine"}).record.void
+    assert "its histories are of another run, r" == packing.compact(tmp_path, about, runs={"mine"}).record.void
 
 
-@pytest.mark.parametrize("field", ["scenario", "arm", "seed"])
-def test_a_header_that_contradicts_its_record(tmp_path, field):
-    other = {"scenario": "other", "arm": "control", "seed": 2}
-    about = msgspec.structs.replace(write(tmp_path, HISTORY), **{field: other[field]})
+@pytest.mark.parametrize(
+    ("field", "was", "other"), [("scenario", "s", "u"), ("arm", "subject", "control"), ("seed", 1, 2)]
+)
+def test_a_header_that_contradicts_its_record(tmp_path, field, was, other):
+    about = msgspec.structs.replace(write(tmp_path, HISTORY), **{field: other})
+    void = f"consumer-1.jsonl: its {field} is {was}, and that of trial.json is {other}"
 
-    assert f"its {field} is" in packing.compact(tmp_path, about).record.void
+    assert void == packing.compact(tmp_path, about).record.void
+
+
+def test_a_history_under_the_name_of_another_process(packed, again, tmp_path):
+    packed()
+    (tmp_path / SOURCES).unlink()
+    (tmp_path / "publisher-1.jsonl").rename(tmp_path / "publisher-2.jsonl")
+
+    assert "publisher-2.jsonl: it is publisher-1 of t" == again().record.void
+
+
+@pytest.mark.parametrize("process", ["stranger-1", "publisher-12345", "publisher-1x", "a publisher"])
+def test_a_process_of_an_unknown_role_voids_the_trial(packed, process):
+    void = f"{process}: this judge does not know a process of that name"
+
+    assert void == packed([*HISTORY, (process, {"op": Op.CONNECT, "phase": Phase.OK})]).record.void
+
+
+def test_histories_of_two_runs_void_the_trial(packed, again, tmp_path):
+    packed()
+    path = tmp_path / "drain-1.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"run":"r"', b'"run":"s"', 1))
+
+    assert "its histories are of 2 runs: r and s" == again().record.void
+
+
+def test_a_number_that_does_not_fit_voids_the_trial(packed):
+    void = packed(f"kept 1, of publisher-1 SEND INVOKE p1:2 count={1 << 63}").record.void
+
+    assert void.startswith("publisher-1: a number does not fit its column: ")
+
+
+def test_a_trial_without_an_event_is_void(packed):
+    assert "no process recorded anything" == packed([]).record.void
+
+
+def test_all_trials_of_a_run(tmp_path):
+    """Each is packed for these runs, and each file is read by the caller's `checksum`."""
+    trials = [(tmp_path / name, write(tmp_path / name, HISTORY, record(name))) for name in "ab"]
+    asked = []
+
+    def checksum(path):
+        asked.append(path)
+        return records.checksum(path)
+
+    found = packing.compact_all(trials, {"r"}, checksum)
+    assert [folder / FILE for folder, _ in trials] == [each.parquet for each in found]
+    assert {path for folder, _ in trials for path in (*records.evidence(folder), folder / FILE)} == set(asked)
+
+    found = packing.compact_all(trials, {"mine"}, checksum)
+    assert ["its histories are of another run, r"] * 2 == [each.record.void for each in found]
+
+
+def test_growing_numbers_are_stored_as_differences(packed):
+    """And every other value in a dictionary, but for what has two values only."""
+    group = pq.read_metadata(packed().parquet).row_group(0)
+    columns = [group.column(at) for at in range(len(SCHEMA))]
+    kinds = {
+        "DELTA_BINARY_PACKED": {"sequence", "at_ns", "due_ns", "n"},
+        "RLE_DICTIONARY": {field.name for field in SCHEMA if field.type != pa.bool_()},
+    }
+    kinds["RLE_DICTIONARY"] -= kinds["DELTA_BINARY_PACKED"]
+
+    assert kinds == {kind: {each.path_in_schema for each in columns if kind in each.encodings} for kind in kinds}
+
+
+def test_a_row_group_has_at_least_so_many_rows(packed, tmp_path, monkeypatch):
+    monkeypatch.setattr(packing, "ROWS", 4)
+    table = pq.read_table(packed().parquet).slice(0, 10).combine_chunks()
+    packing._write(table.to_batches(max_chunksize=2), tmp_path / "part")
+    found = pq.read_metadata(tmp_path / "part")
+
+    assert [4, 4, 2] == [found.row_group(at).num_rows for at in range(found.num_row_groups)]
 
 
 def test_a_clock_that_runs_backwards_is_refused(packed, tmp_path):
@@ -166,12 +251,15 @@ def test_a_clock_that_runs_backwards_is_refused(packed, tmp_path):
     assert "publisher-1.jsonl: the clock runs backwards" in packing.compact(tmp_path, about).record.void
 
 
-def test_a_file_of_the_format_before_is_made_anew(packed):
-    """Its columns are the same, and it is newer than every history."""
+def test_a_file_of_the_format_before_is_made_anew(packed, tmp_path):
+    """Its columns are the same, and it is as the version before made and recorded it."""
     first = packed("put t1 1, committed t1")
     rows = pq.read_table(first.parquet)
     pq.write_table(rows.slice(0, 1).replace_schema_metadata({"conformance": "1"}), first.parquet)
-    again = packing.compact(first.parquet.parent, first.record)
+    made = records.read(tmp_path / SOURCES, packing.Packed)
+    made = msgspec.structs.replace(made, parquet=records.checksum(first.parquet))
+    records.save(made, tmp_path / SOURCES)
+    again = packing.compact(tmp_path, first.record)
 
     assert {b"conformance": packing.FORMAT.encode()} == pq.read_schema(again.parquet).metadata
     assert rows.num_rows == pq.read_table(again.parquet).num_rows
@@ -234,6 +322,8 @@ SECOND = (
         ("wrote t1, put t1 1, committed t1", [(Phase.INVOKE, None, 1), (Phase.INVOKE, 1, 1)]),
         # A second publisher counts from 1 again: its t1, in the next run of the broker, is another.
         (f"put t1 1, committed t1, {SECOND}, wrote t1 disk=2 epoch=2", [(Phase.INVOKE, None, 1), (Phase.INVOKE, 9, 1)]),
+        # No process asked for a commit of that name.
+        ("put t1 1, wrote t1", [(Phase.INVOKE, None, 1)]),
     ],
 )  # fmt: skip
 def test_the_sync_of_a_commit_has_a_row_for_each_member(rows, events, expected):
@@ -272,6 +362,16 @@ def test_a_void_trial_says_whether_its_fault_took_effect(packed, again, tmp_path
     found = again().record
 
     assert (True, after) == (bool(found.void), found.void_after_fault)
+
+
+def test_a_fault_is_read_from_histories_alone(tmp_path):
+    """Not from a folder or a link of such a name."""
+    write(tmp_path / "other", "kept 1, killed")
+    about = write(tmp_path / "t", "kept 1", record(void="the disk was full"))
+    (tmp_path / "t" / "folder.jsonl").mkdir()
+    (tmp_path / "t" / "link.jsonl").symlink_to(tmp_path / "other" / "orchestrator.jsonl")
+
+    assert not packing.compact(tmp_path / "t", about).record.void_after_fault
 
 
 def test_frames_are_carried(rows):
@@ -317,10 +417,19 @@ def test_a_transaction_that_is_not_ours_voids_the_trial(packed, name):
 
 
 @pytest.mark.parametrize("ended", [Ended.DIED, Ended.INTERRUPTED])
-def test_a_process_that_died_voids_the_trial(packed, ended):
-    found = packed(ended={"drain-1": ended})
+@pytest.mark.parametrize("process", ["drain-1", "link-1"])
+def test_a_process_that_died_voids_the_trial(packed, process, ended):
+    found = packed("kept 1, framed flow, settled 1", ended={process: ended})
 
-    assert (None, f"drain-1.jsonl: the process {ended}") == (found.parquet, found.record.void)
+    assert (None, f"{process}.jsonl: the process {ended}") == (found.parquet, found.record.void)
+
+
+def test_a_process_that_died_says_how(packed, again, tmp_path):
+    packed(ended={"drain-1": Ended.DIED})
+    path = tmp_path / "drain-1.jsonl"
+    path.write_bytes(path.read_bytes().replace(b'"detail":""', b'"detail":"by signal 9"'))
+
+    assert "drain-1.jsonl: the process died: by signal 9" == again().record.void
 
 
 def test_a_process_killed_by_the_fault_does_not(packed):
@@ -350,151 +459,7 @@ def test_a_history_of_another_trial_voids_this_one(packed, again):
 
 def test_without_the_orchestrator_nothing_is_believed(packed, again, tmp_path):
     packed()
-    (tmp_path / FILE).unlink()
+    (tmp_path / SOURCES).unlink()
     (tmp_path / "orchestrator.jsonl").unlink()
 
-    assert "orchestrator" in again().record.void
-
-
-@pytest.fixture
-def several(tmp_path):
-    """Write five trials, the third of which is torn, in a folder of this name."""
-
-    def of(name):
-        places = [tmp_path / name / trial for trial in "abcde"]
-        trials = [(place, write(place, HISTORY, record(place.name))) for place in places]
-        path = places[2] / "drain-1.jsonl"
-        path.write_bytes(path.read_bytes()[:-20])
-        return trials
-
-    return of
-
-
-@pytest.fixture
-def started(monkeypatch):
-    """Let two processes pack the smallest histories, and return those that were started, after `ended` of each."""
-    monkeypatch.setattr(packing, "MUCH", 0)
-    monkeypatch.setattr(packing.processes, "cores", lambda: 2)
-    found = []
-
-    class Started(subprocess.Popen):
-        ended = staticmethod(lambda process: None)
-
-        def __init__(self, *words, **options):
-            super().__init__(*words, **options)
-            found.append(self)
-            self.ended(self)
-
-    monkeypatch.setattr(packing.subprocess, "Popen", Started)
-    return found
-
-
-@pytest.fixture
-def packed_here(monkeypatch):
-    """The trials that this process has packed."""
-    found, pack = [], packing._pack
-    monkeypatch.setattr(packing, "_pack", lambda folder, *words: (found.append(folder.name), pack(folder, *words))[1])
-    return found
-
-
-def outcome(found):
-    """What a call of `compact_all` returned and wrote, without the folder."""
-    written = [each.parquet.with_name(name) for each in found if each.parquet for name in (FILE, SOURCES)]
-    return [each.record for each in found], [path.read_bytes() for path in written]
-
-
-def test_several_processes_pack_as_one_does(several, started, packed_here):
-    """They pack everything but a void trial, of which this process gives the reason. Packed trials start none."""
-    trials = several("side by side")
-    found = packing.compact_all(trials)
-    one = [packing.compact(*trial) for trial in several("one by one")]
-
-    assert outcome(one) == outcome(found)
-    assert ["", "", "drain-1", "", ""] == [each.record.void[:7] for each in found]
-    assert [0, 0] == [process.returncode for process in started]
-    assert ["c", *"abcde"] == packed_here
-
-    packing.compact_all([*trials[:2], *trials[3:]])
-    assert 2 == len(started)
-
-
-def test_what_a_killed_process_left_is_packed_here(several, started, packed_here, monkeypatch):
-    monkeypatch.setattr(packing.subprocess.Popen, "ended", staticmethod(subprocess.Popen.kill))
-    found = packing.compact_all(several("side by side"))
-
-    assert [-signal.SIGKILL] * 2 == [process.returncode for process in started]
-    assert [*"abcde"] == packed_here
-    assert outcome([packing.compact(*trial) for trial in several("one by one")]) == outcome(found)
-
-
-def test_an_error_of_another_process_is_raised_here(several, started, packed_here):
-    """A folder that nothing can be written to, also by root: the name of the packed file is taken."""
-    trials = several("trials")
-    (trials[0][0] / FILE).mkdir()
-
-    with pytest.raises(IsADirectoryError):
-        packing.compact_all(trials)
-    assert (2, ["a"]) == (len(started), packed_here)
-
-
-def test_without_processes_all_is_packed_here(several, started, packed_here, monkeypatch):
-    def refused(*_words, **_options):
-        raise BlockingIOError
-
-    monkeypatch.setattr(packing.subprocess, "Popen", refused)
-    assert 5 == len(packing.compact_all(several("trials")))
-    assert [*"abcde"] == packed_here
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("MUCH", packing.MUCH), ("processes.cores", lambda: 1)],
-    ids=["little", "one core"],
-)
-def test_a_little_or_one_core_starts_no_process(several, started, monkeypatch, name, value):
-    monkeypatch.setattr(f"conformance.judge.input.packing.{name}", value)
-    packing.compact_all(several("trials"))
-
-    assert [] == started
-
-
-PACKS = """
-import pathlib, sys
-from conformance import records
-from conformance.judge.input import packing
-packing.MUCH, packing.processes.cores = 0, lambda: 2
-packing.compact_all([(path, records.read(path / "trial.json", records.TrialRecord)) for path in map(pathlib.Path, sys.argv[1:])])
-"""
-
-
-def read_by(process, pipe):
-    """Return the open end of a pipe as soon as a child of the process reads the other one."""
-    until = time.monotonic() + 60
-    while True:
-        with contextlib.suppress(OSError):  # nothing reads it yet
-            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-        assert process.poll() is None
-        assert time.monotonic() < until
-        time.sleep(0.02)
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_no_process_outlives_the_one_that_started_it(tmp_path, number):
-    """Each is kept in the middle of a trial, by a history that is a pipe."""
-    places = [tmp_path / "a", tmp_path / "b"]
-    for place in places:
-        records.save(write(place, HISTORY, record(place.name)), place / "trial.json")
-        os.mkfifo(place / "publisher-9.jsonl")
-    packs = subprocess.Popen([sys.executable, "-c", PACKS, *places], stderr=subprocess.PIPE, start_new_session=True)
-    with packs, contextlib.ExitStack() as pipes:
-        for place in places:
-            pipes.callback(os.close, read_by(packs, place / "publisher-9.jsonl"))
-        workers, parts = psutil.Process(packs.pid).children(), list(tmp_path.rglob("*.part"))
-        os.killpg(packs.pid, number)
-        errors = packs.stderr.read().decode()
-        left = psutil.wait_procs(workers, timeout=10)[1]
-
-    assert (2, [], 2, -number) == (len(workers), left, len(parts), packs.returncode)
-    if number == signal.SIGINT:
-        assert [1, 1] == [errors.count(word) for word in ("Traceback", "KeyboardInterrupt")]
-        assert [] == list(tmp_path.rglob("*.part"))
+    assert "the history of the orchestrator is missing" == again().record.void

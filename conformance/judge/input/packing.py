@@ -35,6 +35,8 @@ FORMAT = "7"
 """The format of the Parquet files; a file of another format is made again."""
 
 FILE = "events.parquet"
+PART = "events.part"
+"""What becomes `FILE` as soon as it is whole."""
 SOURCES = "events.json"
 """Beside the Parquet file: the files that it was made of."""
 ROWS = 1 << 19
@@ -209,7 +211,7 @@ def _pack_in_processes(
         os.close(holds)
         for folder in sizes:
             with contextlib.suppress(OSError):  # it would take the place of an interrupt
-                (folder / FILE).with_suffix(".part").unlink(missing_ok=True)
+                (folder / PART).unlink(missing_ok=True)
 
 
 def _size(folder: pathlib.Path) -> int:
@@ -276,8 +278,7 @@ def _made_of_these(folder: pathlib.Path, checksum: Callable[[pathlib.Path], Chec
 def _pack(folder: pathlib.Path, record: TrialRecord, checksum: Callable[[pathlib.Path], Checksum]) -> str:
     """Write the Parquet file and the list of its sources; return the run of the histories."""
     sources = {path.name: checksum(path) for path in records.evidence(folder)}
-    target = folder / FILE
-    part = target.with_suffix(".part")
+    target, part = folder / FILE, folder / PART
     try:
         rows = _Rows(record, _paths(folder))
         _write(rows.batches(), part)
@@ -319,7 +320,7 @@ def _histories(folder: pathlib.Path, record: TrialRecord) -> Iterator[History]:
 def _check(path: pathlib.Path, record: TrialRecord, header: Header, footer: Footer) -> None:
     """Raise `HistoryError` unless the process ended as it should, and in this trial."""
     if footer.ended not in (Ended.FINISHED, Ended.KILLED_BY_FAULT):
-        raise HistoryError(f"{path.name}: the process {footer.ended}: {footer.detail}".rstrip(": "))
+        raise HistoryError(": ".join(filter(None, (path.name, f"the process {footer.ended}", footer.detail))))
     if header.trial != record.trial or header.process != path.stem:
         raise HistoryError(f"{path.name}: it is {header.process} of {header.trial}")
     for name in _IDENTITY:
@@ -353,7 +354,7 @@ class _Rows:
         self._record = record
         # A sync of a transaction becomes a row for each member, so processes that name members come first.
         self._paths = sorted(paths, key=_observes)
-        self._processes = pa.array([path.stem for path in self._paths], pa.string())
+        self._processes = pa.array([path.stem for path in self._paths])
         self._links: dict[tuple[str, str | None], int] = {}
         self._discharged: Discharged = {}
         self._sent: dict[str | None, str | None] = {}
@@ -395,29 +396,32 @@ class _Rows:
         for at, name in enumerate(link_frames.Tied._fields[1:], 1):
             columns[name] = (None,) * rows if tied is None else [row[at] for row in tied]
         for name, words in _WORDS.items():
-            columns[name] = pc.index_in(pa.array(columns[name], pa.string()), words).cast(pa.int8())
+            columns[name] = pc.index_in(pa.array(columns[name]), words).cast(pa.int8())
         columns |= _ids(pa.array(columns["message"], pa.string()))
         columns["trial"] = _repeated([self._record.trial], 0, rows)
         columns["scenario"] = _repeated([self._record.scenario], 0, rows)
         columns["process"] = _repeated(self._processes, place, rows)
-        columns["flush_ns"] = (round((self._record.flush_ms or FLUSH_MS) * 1e6),) * rows
+        columns["flush_ns"] = ((self._record.flush_ms or FLUSH_MS) * 1_000_000,) * rows
         columns["role"] = (ROLES.index(match[1]),) * rows
         columns["number"] = (int(match[2] or 1),) * rows
         try:
-            return pa.record_batch([_array(columns[name], kind) for name, kind, _ in FIELDS], schema=SCHEMA)
+            return pa.record_batch([_repeats(columns[name]) for name in SCHEMA.names], schema=SCHEMA)
         except (pa.ArrowException, OverflowError) as error:
-            raise HistoryError(f"a number does not fit its column: {error}") from error
+            raise HistoryError(f"{process}: a number does not fit its column: {error}") from error
 
     def _link(self, process: str, link: str | None) -> int:
         return self._links.setdefault((process, link), len(self._links))
 
 
 def _blocks(path: pathlib.Path) -> Iterable[blocks.Block]:
-    """Return the blocks of a history; that of a link is one block, because a frame may be tied to any earlier one."""
+    """Return the blocks of a history; that of a link is one block, because a frame may be tied to any earlier one.
+
+    It has no columns: the rows of its messages are not its events.
+    """
     if not path.stem.startswith("link"):
         return blocks.read(path)
     history = read(path)
-    return [blocks.Block(history.header, history.events, blocks.columns_of(history.events), history.footer)]
+    return [blocks.Block(history.header, history.events, (), history.footer)]
 
 
 def _in_queue(event: Event, sent: Mapping[str | None, str | None]) -> Event:
@@ -428,15 +432,14 @@ def _in_queue(event: Event, sent: Mapping[str | None, str | None]) -> Event:
 
 
 def _repeated(names: Any, place: int, rows: int) -> pa.Array:
-    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(place, pa.int32()), rows), names)
+    return pa.DictionaryArray.from_arrays(pa.repeat(place, rows), names)
 
 
-def _array(values: Any, kind: pa.DataType) -> pa.Array:
-    if isinstance(values, pa.Array):
-        return values
-    if values.count(values[0]) == len(values):
-        return pa.repeat(pa.scalar(values[0], kind), len(values))
-    return pa.array(values, kind)
+def _repeats(values: Any) -> Any:
+    """Return equal values as one that is repeated: to convert them one by one takes longer."""
+    if not isinstance(values, pa.Array) and values.count(values[0]) == len(values):
+        return pa.repeat(values[0], len(values))
+    return values
 
 
 def _number(event: Event) -> int | None:
@@ -491,5 +494,5 @@ def _synced(event: Event, discharged: Discharged) -> tuple[str, ...]:
 def _ids(messages: pa.Array) -> dict[str, pa.Array]:
     parsed = pc.extract_regex(messages, _MESSAGE)
     producer, n = pc.struct_field(parsed, "producer"), pc.struct_field(parsed, "n")
-    foreign = pc.if_else(pc.is_null(n), messages, pa.scalar(None, pa.string()))
+    foreign = pc.if_else(pc.is_null(n), messages, None)
     return {"producer": producer.cast(pa.int32()), "n": n.cast(pa.int64()), "foreign_id": foreign}
