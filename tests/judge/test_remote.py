@@ -9,12 +9,11 @@ from judge_histories import CLEAN, RUN
 from judge_tampering import edit_history, recorded
 
 from conformance import records
-from conformance.errors import HistoryError
+from conformance.errors import HistoryError, UsageError
 from conformance.judge.input import remote
 from conformance.records import RunFile
 from conformance.report import model
 
-pytestmark = pytest.mark.spark
 MOUNT = "fs.viewfs.mounttable.lab.link./runs"
 
 
@@ -64,6 +63,7 @@ def files(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
 
 
+@pytest.mark.spark
 @pytest.mark.full
 def test_a_pattern_on_another_file_system(conformance, there, tmp_path):
     """By the Spark of the command: each run is judged as its local folder is, and only its evidence was brought."""
@@ -82,6 +82,7 @@ def test_a_pattern_on_another_file_system(conformance, there, tmp_path):
     assert "HOLDS" in {str(row.verdict) for row in found[0][1]}
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize("change", [lose_a_trial, lose_a_record, edit_history])
 def test_a_run_that_was_changed(judge, there, tmp_path, change):
     """It is as undecided, or as unreadable, as its folder is."""
@@ -95,6 +96,7 @@ def test_a_run_that_was_changed(judge, there, tmp_path, change):
         assert judged(there / "one") == judged(tmp_path / "runs" / "one")
 
 
+@pytest.mark.spark
 def test_a_copy_that_exists(judge, there, tmp_path):
     """That of the same run is completed, and stays judged; nothing else is ever written into."""
     uri, copy = f"{there.as_uri()}/one", tmp_path / "runs" / "one"
@@ -123,6 +125,7 @@ def test_a_copy_that_exists(judge, there, tmp_path):
     refused()
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize(
     ("uri", "code", "words"),
     [
@@ -145,6 +148,7 @@ def test_a_uri_without_a_run(judge, there, tmp_path, uri, code, words):
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.spark
 def test_the_name_of_a_run_may_have_any_character(session, there, tmp_path, monkeypatch):
     """A pattern finds it; its own name is no pattern. Here each file is collected alone."""
     monkeypatch.chdir(tmp_path)
@@ -166,6 +170,7 @@ def test_a_name_that_leads_out(tmp_path, name):
     assert [] == files(tmp_path)
 
 
+@pytest.mark.spark
 def test_a_local_pattern(judge, there):
     """Quoted, it takes the folders that have a run.json; one that has none is an error that names it."""
     (there / "site").mkdir()
@@ -176,6 +181,7 @@ def test_a_local_pattern(judge, there):
     assert (4, 1, True) == (done.returncode, done.stderr.count("\n"), f"{there}/three*" in done.stderr)
 
 
+@pytest.mark.spark
 @pytest.mark.full
 def test_jars_of_the_user(conformance, there, tmp_path):
     """Spark finds what is in them: a file system, and here its settings."""
@@ -187,3 +193,141 @@ def test_jars_of_the_user(conformance, there, tmp_path):
     done = conformance("judge", "viewfs://lab/runs/one", "--spark-conf", f"spark.jars={tmp_path / 'mine.jar'}")
 
     assert (0, "") == (done.returncode, done.stderr)
+
+
+@pytest.fixture
+def copied(there, tmp_path, monkeypatch):
+    """Copy `lab://runs/...` to `runs`, by Python instead of Spark; returns the folders, and the patterns of files."""
+    monkeypatch.chdir(tmp_path)
+    asked = []
+
+    def files(spark, uri, pattern):
+        asked.append((spark, uri, pattern))
+        plans = pattern.endswith("/run.json")
+        place = (pattern if plans else uri).removeprefix("lab://runs/")
+        for path in sorted(there.glob(place) if plans else (there / place).rglob("*.json*")):
+            yield f"lab://runs/{path.relative_to(there)}", path.read_bytes()
+
+    monkeypatch.setattr(remote, "_files", files)
+    return lambda uri="lab://runs/one": (remote.copy_runs("spark", uri), asked)
+
+
+def test_what_the_judge_reads_is_copied(copied, there, tmp_path):
+    (there / "one" / "workers" / "gw0").mkdir(parents=True)
+    (there / "one" / "workers" / "gw0" / "run.json").write_text("{}")
+    folders, asked = copied("lab://runs/*/")
+
+    assert [tmp_path / "runs" / name for name in ("one", "two")] == folders
+    assert [sorted(map(str, (each.relative_to(run) for each in evidence(run)))) for run in sorted(there.iterdir())] == [
+        [name for name in files(folder) if not name.startswith("workers")] for folder in folders
+    ]
+    assert (folders[0] / "workers" / "gw0" / "run.json").read_text() == "{}"
+    homes = [f"lab://runs/{name}" for name in ("one", "two")]
+    assert [
+        ("spark", "lab://runs/*/", "lab://runs/*/run.json"),
+        *(("spark", home, f"{home}/{{run.json,trials,workers/*/run.json}}") for home in homes),
+    ] == asked
+
+
+def of_another_run(copy):
+    copy.mkdir(parents=True)
+    (copy / "run.json").write_text("{}")
+
+
+def a_file(copy):
+    copy.parent.mkdir()
+    copy.write_text("")
+
+
+def only(name, text="{}"):
+    """The folder has just this file."""
+
+    def prepare(copy):
+        (copy / name).parent.mkdir(parents=True)
+        (copy / name).write_text(text)
+
+    return prepare
+
+
+@pytest.mark.parametrize(
+    ("prepare", "refused"),
+    [
+        (lambda copy: copy.mkdir(parents=True), False),
+        (a_file, True),
+        (only("mine"), True),
+        (of_another_run, True),
+        (only("trials/subject.1/trial.json"), True),
+    ],
+    ids=["empty", "a file", "something else", "another run", "without its plan"],
+)
+def test_a_folder_that_exists(copied, tmp_path, prepare, refused):
+    copy = tmp_path / "runs" / "one"
+    prepare(copy)
+    if not refused:
+        assert [copy] == copied()[0]
+        return
+    with pytest.raises(UsageError) as error:
+        copied()
+    assert (
+        f"lab://runs/one cannot be copied to {copy}, which holds something else; move that away, or judge it by its name"
+        == str(error.value)
+    )
+    assert ("folder-not-empty", {"folder": copy}) == (error.value.code, error.value.fields)
+
+
+@pytest.mark.parametrize(
+    ("name", "refused"),
+    [
+        ("report.json", False),
+        ("trials/subject.1/events.json", False),
+        ("trials/subject.1/more.jsonl", True),
+        ("trials/subject.9/trial.json", True),
+        ("workers/gw0/run.json", True),
+    ],
+)
+def test_a_copy_with_another_file(copied, tmp_path, name, refused):
+    """A file of the judge, or evidence that the run does not have."""
+    copied()
+    path = tmp_path / "runs" / "one" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("{}")
+    if refused:
+        with pytest.raises(UsageError):
+            copied()
+    else:
+        assert [tmp_path / "runs" / "one"] == copied()[0]
+
+
+def test_a_folder_in_the_place_of_a_file(tmp_path):
+    (tmp_path / "run.json").mkdir()
+    with pytest.raises(UsageError):
+        remote.keep(tmp_path, "run.json", b"{}", "lab://runs/one")
+
+
+def test_the_path_of_a_kept_file(tmp_path):
+    """Also of one that is not kept."""
+    assert [tmp_path / name for name in ("run.json", "report.html")] == [
+        remote.keep(tmp_path, name, b"{}", "lab://runs/one") for name in ("run.json", "report.html")
+    ]
+    assert ["run.json"] == files(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "batches"),
+    [
+        ([4, 6, 1, 9], ["ab", "cd"]),
+        ([4, 7, 3, 1], ["a", "bc", "d"]),
+        ([11, 1], ["a", "b"]),
+        ([1, 11, 10], ["a", "b", "c"]),
+    ],
+)
+def test_files_are_collected_in_batches(monkeypatch, sizes, batches):
+    monkeypatch.setattr(remote, "AT_ONCE", 10)
+    named = zip("abcd"[: len(sizes)], sizes, strict=True)
+
+    assert batches == ["".join(batch) for batch in remote._batches(named)]
+
+
+def test_the_pattern_of_a_path_matches_it_alone():
+    assert [["/r\\[1\\]/\\{a\\}\\*\\?\\\\d"]] == list(remote._batches([("/r[1]/{a}*?\\d", 1)]))
+    assert (True, False) == (remote.is_uri("hdfs://host/run"), remote.is_uri("runs/one"))
