@@ -226,7 +226,7 @@ def _timelines(
     spark: SparkSession, firsts: Iterable[Witness], trials: Sequence[Compacted], known: Mapping[str, TrialFacts]
 ) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """Return the timelines by trial and message; each has the faults and restarts of its trial."""
-    wanted = [(first.trial, *(parse_message(first.message) or (0, 0))) for first in firsts]
+    wanted = [(first.trial, *key) for first in firsts if (key := parse_message(first.message))]
     paths = {trial.record.trial: str(trial.parquet) for trial in trials if trial.parquet is not None}
     chosen = sorted({paths[trial] for trial, _, _ in wanted})
     events = collect(lambda: relations.timeline(spark, chosen, wanted))
