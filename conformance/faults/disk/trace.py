@@ -158,7 +158,7 @@ _GONE = rb"--- stopped by (?!SIGSTOP|SIGTSTP|SIGTTIN|SIGTTOU)SIG\w+ ---"
 _END = rb"\+\+\+ (?:exited with \d+|killed by .*|superseded by execve in pid \d+) \+\+\+"
 _MARK = re.compile(rb"(?P<end>" + _GONE + rb"|" + _END + rb")|--- .* ---|" + _UNREAD)
 # A thread that was killed in a call, before the tracer saw it end: its own end is the next line.
-_UNFINISHED = re.compile(rb"(.* \w+\(.*) <unfinished \.\.\.>", re.DOTALL)
+_UNFINISHED = re.compile(rb"(\d+\.\d+ \w+\(.*) <unfinished \.\.\.>", re.DOTALL)
 # `= ? <unavailable>`: its thread was killed before the tracer could read the result.
 _CALL = re.compile(
     rb"(?P<name>\w+)\((?P<arguments>.*)\) += (?P<result>\?|-?\d+|0x[0-9a-f]+)(?:<(?P<path>[^\">]*)>(?:\(deleted\))?)?"
@@ -203,8 +203,8 @@ def read(folder: pathlib.Path, clock: Clock, files: Container[str]) -> Trace:
 def _with_results(lines: Sequence[bytes]) -> Iterator[bytes]:
     """Give a call that its thread did not outlive the result `?`, as the tracer does where it sees the call end."""
     for line, after in itertools.zip_longest(lines, lines[1:], fillvalue=b""):
-        unfinished = _UNFINISHED.fullmatch(line) if is_end(after) else None
-        yield unfinished[1] + b") = ?" if unfinished else line
+        unfinished = line.endswith(b"...>") and _UNFINISHED.fullmatch(line)
+        yield unfinished[1] + b") = ?" if unfinished and is_end(after) else line
 
 
 def is_end(line: bytes) -> bool:
