@@ -206,7 +206,7 @@ def test_a_little_or_one_core_starts_no_process(several, started, monkeypatch, n
 
 PACKS = """
 import pathlib, sys
-from conformance import ledger, records
+from conformance import records
 from conformance.judge.input import packing
 packing.MUCH, packing.processes.cores = 0, lambda: 2
 packing.compact_all([(path, records.read(path / "trial.json", records.TrialRecord)) for path in map(pathlib.Path, sys.argv[1:])])

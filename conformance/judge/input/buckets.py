@@ -70,9 +70,8 @@ def has_only(trial: str, path: pathlib.Path) -> bool:
     return all(found is not None and found.min == found.max == trial and not found.null_count for found in groups)
 
 
-def _buckets(
-    spark: SparkSession, trials: Sequence[str], buckets: int
-) -> DataFrame:  # pragma: no mutate block, a test of it needs Spark
+# No fast test can tell a change of it: it needs Spark.
+def _buckets(spark: SparkSession, trials: Sequence[str], buckets: int) -> DataFrame:  # pragma: no mutate block
     """Return the bucket of each trial, by the hash that Spark will use, and the place of the trial in the list."""
     return spark.sql(
         f"SELECT pos AS place, col AS trial, pmod(hash(col), {buckets}) AS bucket"
