@@ -70,7 +70,7 @@ def test_liars_are_chosen_by_pattern():
 
 
 def test_accusations_are_counted(tmp_path):
-    """In the scenario of a liar, and in a whole run; the bound is that of the trials of whole runs."""
+    """In the scenario of a liar, and in a whole run; the bound is that of all trials of a broker in whole runs."""
     about = {
         "does": "",
         "guarantee": TRANSACTIONS,
@@ -80,14 +80,23 @@ def test_accusations_are_counted(tmp_path):
         "scenarios": ("broker-killed",),
     }
     rounds = [Round(broker="Mine 1.0", protocol="amqp", rtt_ms=5.0, trials=150, accused=(), known=(), seconds=1.0)] * 2
+    rounds.insert(1, msgspec.structs.replace(rounds[0], broker="Yours 1.0", known=("EMS-STEP-01",), seconds=3.0))
     found = Selftest(version="1", machine="2 cores", started="now", asked=1, rounds=rounds)
-    assert (([], 0.00994)) == (found.accusations, pytest.approx(found.most_accusations, abs=1e-5))
+    page = selftest.save(found, tmp_path).read_text()
+
+    assert [(300, [], [], 1.0), (150, [], ["EMS-STEP-01"], 3.0)] == [
+        (one.trials, one.accused, one.known, one.seconds) for one in found.honest
+    ]
+    assert [pytest.approx(0.00994, abs=1e-5), pytest.approx(0.01977, abs=1e-5)] == [one.most for one in found.honest]
+    assert "No honest broker was accused in 450 trials of 3 whole runs." in page
+    assert '<td class="c">2</td><td class="c">300</td><td>nothing</td><td class="c">0.99 %</td>' in page
+    assert "convicted of a known bug by EMS-STEP-01" in page
 
     found.played = [Played(liar="", others=("SOLCD-ACK-01",), **about), Played(liar="lies", **about)]
     found.rounds = [msgspec.structs.replace(rounds[0], accused=("EMS-STEP-04",))]
     page = selftest.save(found, tmp_path).read_text()
 
-    assert (["EMS-STEP-04", "SOLCD-ACK-01"], 1.0) == (found.accusations, found.most_accusations)
+    assert (["EMS-STEP-04", "SOLCD-ACK-01"], [1.0]) == (found.accusations, [one.most for one in found.honest])
     assert "Missed: lies." in page
     assert "An honest broker was accused of EMS-STEP-04, SOLCD-ACK-01." in page
     assert "the honest broker in broker-killed: ACCUSED of SOLCD-ACK-01" == selftest.line(found.played[0])

@@ -134,6 +134,35 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
+@dataclasses.dataclass(frozen=True)
+class Honest:
+    """All rounds of one honest broker."""
+
+    rounds: Sequence[Round]
+
+    @property
+    def trials(self) -> int:
+        return sum(one.trials for one in self.rounds)
+
+    @property
+    def accused(self) -> list[str]:
+        return sorted(itertools.chain.from_iterable(one.accused for one in self.rounds))
+
+    @property
+    def known(self) -> list[str]:
+        return sorted({*itertools.chain.from_iterable(one.known for one in self.rounds)})
+
+    @property
+    def most(self) -> float:
+        """The upper end (95 %) of the chance that a trial accuses it, if trials are independent; 1.0 if one did."""
+        return bound(self.trials) if self.trials and not self.accused else 1.0
+
+    @property
+    def seconds(self) -> float:
+        """The median of a round."""
+        return statistics.median(one.seconds for one in self.rounds)
+
+
 class Selftest(msgspec.Struct, kw_only=True):
     """What `selftest.json` has. `asked` is the number of liars that were to be played."""
 
@@ -163,13 +192,13 @@ class Selftest(msgspec.Struct, kw_only=True):
     def accusations(self) -> list[str]:
         """The claims of which an honest broker was accused."""
         of_honest = [one.others for one in self.played if not one.liar]
-        return sorted(itertools.chain.from_iterable([*of_honest, *(one.accused for one in self.rounds)]))
+        return sorted(itertools.chain.from_iterable([*of_honest, *(one.accused for one in self.honest)]))
 
     @property
-    def most_accusations(self) -> float:
-        """The upper end (95 %) of the chance that a trial of an honest broker accuses it; 1.0 without a trial."""
-        trials = sum(one.trials for one in self.rounds)
-        return bound(trials) if trials and not self.accusations else 1.0
+    def honest(self) -> list[Honest]:
+        """What was found of each honest broker, in the order in which they were played first."""
+        brokers = dict.fromkeys(one.broker for one in self.rounds)
+        return [Honest([one for one in self.rounds if one.broker == broker]) for broker in brokers]
 
 
 def chosen_liars(patterns: Sequence[str], *, reduced: bool) -> dict[str, Lie]:
