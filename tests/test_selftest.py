@@ -59,6 +59,19 @@ def test_a_liar_that_no_check_sees_is_missed(tmp_path, monkeypatch):
     assert "0 of 1 liars convicted, missed: confirms-before-sync" in done.output
 
 
+def test_with_nothing_to_play_the_page_is_written_again(tmp_path):
+    """Where a folder has a result; elsewhere it is an error."""
+    words = ("--liar", "none", "--rounds", "0", "--out", str(tmp_path))
+    assert "there is nothing to play: choose liars, or a round at least" == str(run(*words).exception)
+
+    found = selftest._begun(tmp_path)
+    found.rounds.append(Round(broker="Mine", protocol="amqp", rtt_ms=5.0, trials=9, accused=(), known=(), seconds=1.0))
+    selftest.save(found, tmp_path).unlink()
+    done = run(*words)
+    assert (0, None) == (done.return_value, done.exception), done.output
+    assert "in 9 trials of 1 whole runs" in (tmp_path / "selftest.html").read_text()
+
+
 def test_liars_are_chosen_by_pattern():
     found = selftest.chosen_liars(["loses-*", "drops-failed"], reduced=False)
 
@@ -200,16 +213,20 @@ def test_another_call_goes_on(tmp_path, monkeypatch):
     monkeypatch.setattr(selftest, "_honest", lambda row, liar: Played(liar="", **about))
     monkeypatch.setattr(selftest, "_round", whole)
 
-    def call(*liars):
-        for found in selftest.play(dict.fromkeys(liars), ("reference",), 1, tmp_path, print):
+    def call(*liars, rounds=1):
+        found = None
+        for found in selftest.play(dict.fromkeys(liars), ("reference",), rounds, tmp_path, print):
             selftest.save(found, tmp_path)
         return found
+
+    assert call(rounds=0) is None
 
     assert ["evades"] == [one.liar for one in call("lies", "evades").missed]
     claims["evades"] = "SOLCD-TX-03"
     found = call("evades")
     assert ["lies", "evades", selftest.SEED, "evades", selftest.SEED + 1] == calls
     assert (2, [], 2) == (found.asked, found.missed, len(found.rounds))
+    assert call(rounds=0) == found == call("lies", rounds=0)
 
     selftest.save(msgspec.structs.replace(found, machine="64 cores"), tmp_path)
     with pytest.raises(UsageError, match="on 64 cores; choose another --out"):

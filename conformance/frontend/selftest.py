@@ -135,7 +135,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclasses.dataclass(frozen=True)
-class Honest:
+class WholeRuns:
     """All rounds of one honest broker."""
 
     rounds: Sequence[Round]
@@ -195,10 +195,10 @@ class Selftest(msgspec.Struct, kw_only=True):
         return sorted(itertools.chain.from_iterable([*of_honest, *(one.accused for one in self.honest)]))
 
     @property
-    def honest(self) -> list[Honest]:
+    def honest(self) -> list[WholeRuns]:
         """What was found of each honest broker, in the order in which they were played first."""
         brokers = dict.fromkeys(one.broker for one in self.rounds)
-        return [Honest([one for one in self.rounds if one.broker == broker]) for broker in brokers]
+        return [WholeRuns([one for one in self.rounds if one.broker == broker]) for broker in brokers]
 
 
 def chosen_liars(patterns: Sequence[str], *, reduced: bool) -> dict[str, Lie]:
@@ -219,12 +219,14 @@ def play(
 ) -> Iterator[Selftest]:
     """Play these liars and the honest broker beside them, then whole rounds of brokers; yield what is known so far.
 
-    What `folder` has of an earlier call stays, and a liar that was convicted there is not played again. One Spark
-    judges all of it. Raises `ConformanceError` if a part of the suite fails.
+    What `folder` has of an earlier call stays, and comes first; a liar that was convicted there is not played again.
+    One Spark judges all of it. Raises `ConformanceError` if a part of the suite fails.
     """
     found = _begun(folder)
     convicted = {one.liar for one in found.convicted}
     found.asked = len(convicted | liars.keys())
+    if found.played or found.rounds:
+        yield found
     with JudgeSession.start():
         for name, liar in [each for each in liars.items() if each[0] not in convicted]:
             row = _played(name, liar)

@@ -311,10 +311,11 @@ def selftest_command(
     honest broker beside it. Then honest brokers are played whole, with stock settings, while every core and the disk
     are kept busy and the network is slow. All liars take about half an hour, a whole run as long or longer. The exit
     code is 3 if a liar was missed or an honest broker accused; the run that accuses it stays in the folder. What is
-    known so far is written after each liar, and another call with the same --out goes on.
+    known so far is written after each liar, and another call with the same --out goes on. With nothing to play it
+    writes the page again.
     """
     from conformance.campaign import dated_folder
-    from conformance.errors import ExitCode
+    from conformance.errors import ExitCode, UsageError
     from conformance.frontend import selftest
 
     liars = selftest.chosen_liars(patterns, reduced=quick)
@@ -325,7 +326,7 @@ def selftest_command(
     for found in selftest.play(liars, adapters or ("reference",), times, folder, say):
         page = selftest.save(found, folder)
     if found is None:
-        return ExitCode.NOTHING_RAN
+        raise UsageError("there is nothing to play: choose liars, or a round at least")
     missed, accused = ", ".join(one.liar for one in found.missed), ", ".join(found.accusations)
     if found.asked:
         say(f"{len(found.convicted)} of {found.asked} liars convicted{f', missed: {missed}' if missed else ''}")
