@@ -152,7 +152,10 @@ def _facts(
     return found
 
 
-def collect_courses(spark: SparkSession, trials: Sequence[Compacted]) -> dict[str, Course | None]:
+# No fast test can tell a change of the next two: they need Spark.
+def collect_courses(
+    spark: SparkSession, trials: Sequence[Compacted]
+) -> dict[str, Course | None]:  # pragma: no mutate block
     """Return the course of every trial that is not void, by id, in one job; None if it has no message and no fault."""
     paths = {trial.record.trial: str(trial.parquet) for trial in trials if trial.parquet is not None}
     with buckets.bucketed(spark, trials, collect) as events:
@@ -168,7 +171,7 @@ def collect_facts(
     trials: Sequence[Compacted],
     used: Iterable[relations.Check] = relations.EVERY,
     in_buckets_from: int = buckets.LARGE,
-) -> dict[str, TrialFacts]:
+) -> dict[str, TrialFacts]:  # pragma: no mutate block
     """Return the facts of every trial that is not void, by id, in one job; `used` are the checks of its plan.
 
     So many events are read in buckets.

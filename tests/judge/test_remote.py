@@ -9,7 +9,7 @@ from judge_histories import CLEAN, RUN
 from judge_tampering import edit_history, recorded
 
 from conformance import records
-from conformance.errors import HistoryError, UsageError
+from conformance.errors import HistoryError, JudgeError, UsageError
 from conformance.judge.input import remote
 from conformance.records import RunFile
 from conformance.report import model
@@ -229,6 +229,29 @@ def test_what_the_judge_reads_is_copied(copied, there, tmp_path):
     ] == asked
 
 
+def test_only_a_slash_is_taken_from_an_address(copied):
+    """Here it has no run."""
+    assert ([], [("spark", "lab://runs/X", "lab://runs/X/run.json")]) == copied("lab://runs/X")
+
+
+def test_an_interrupted_copy_has_the_plan_of_its_run(copied, there, tmp_path, monkeypatch):
+    """So it is known, and completed."""
+    listed = remote._files
+
+    def lost(spark, uri, pattern):
+        if not pattern.endswith("/run.json"):
+            raise JudgeError("the connection was lost")
+        yield from listed(spark, uri, pattern)
+
+    with monkeypatch.context() as once:
+        once.setattr(remote, "_files", lost)
+        with pytest.raises(JudgeError):
+            copied()
+    assert ["one/run.json"] == files(tmp_path / "runs")
+    assert [tmp_path / "runs" / "one"] == copied()[0]
+    assert len(evidence(there / "one")) == len(evidence(tmp_path / "runs" / "one"))
+
+
 def of_another_run(copy):
     copy.mkdir(parents=True)
     (copy / "run.json").write_text("{}")
@@ -278,6 +301,7 @@ def test_a_folder_that_exists(copied, tmp_path, prepare, refused):
 @pytest.mark.parametrize(
     ("name", "refused"),
     [
+        ("trials/subject.1/drain-1.jsonl", True),
         ("report.json", False),
         ("trials/subject.1/events.json", False),
         ("trials/subject.1/more.jsonl", True),
@@ -286,13 +310,13 @@ def test_a_folder_that_exists(copied, tmp_path, prepare, refused):
     ],
 )
 def test_a_copy_with_another_file(copied, tmp_path, name, refused):
-    """A file of the judge, or evidence that the run does not have."""
+    """A file of the judge, or evidence that the run does not have, or has otherwise."""
     copied()
     path = tmp_path / "runs" / "one" / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("{}")
     if refused:
-        with pytest.raises(UsageError):
+        with pytest.raises(UsageError, match=f"^lab://runs/one cannot be copied to {tmp_path}/runs/one, "):
             copied()
     else:
         assert [tmp_path / "runs" / "one"] == copied()[0]

@@ -100,6 +100,22 @@ def test_a_run_is_judged_by_the_facts_of_its_trials(run, session):
     assert {"session"} == {row.subject for row in found.self_checks}
 
 
+def test_a_violated_row_has_the_events_of_its_message(run, session, monkeypatch):
+    """Those of the packed file of its trial, counted from when the trial began."""
+    lost = facts(offends={"lost": 1}, trial_started_at=10**6)
+    monkeypatch.setattr(verdict, "collect_facts", lambda _spark, trials, _used: dict.fromkeys(names(trials), lost))
+    asked = []
+
+    def timeline(*words):
+        asked.append(words)
+        return plan_of(event("subject.1", at_ns=3 * 10**6))
+
+    monkeypatch.setattr(relations, "timeline", timeline)
+    found = row(judged(run, session))
+    assert (Verdict.VIOLATED, (shown(2.0),)) == (found.verdict, found.witnesses[0].timeline)
+    assert [("spark", [str(run / "trials" / "subject.1" / FILE)], [("subject.1", 1, 7)])] == asked
+
+
 def test_a_void_trial_asks_nothing_of_spark(run, session):
     path = run / "trials" / "subject.2" / "drain-1.jsonl"
     path.write_bytes(path.read_bytes()[:-20])
@@ -289,6 +305,7 @@ def timelines(monkeypatch, session, tmp_path):
 def test_a_timeline_has_the_events_of_its_message_and_its_trial(timelines):
     """That of the first counterexample: faults of the trial are in it, other messages and trials are not."""
     rows = [violated("p1:7", "p1:8"), violated("p2:7", trial="u"), violated("p1:9", says=Verdict.HOLDS, trial="v")]
+    rows.append(violated("p1:7", says=Verdict.WITNESSED))
     found, asked = timelines(
         rows,
         event(at_ns=1_234_567_891_000, detail="a detail", count=0),
@@ -308,6 +325,7 @@ def test_a_timeline_has_the_events_of_its_message_and_its_trial(timelines):
             (),
         ],
         [(shown(5.123, op="deliver", phase="ok", detail="kill, x, count 3"),)],
+        [()],
         [()],
     ] == found
     paths = [str(timelines.folder / name) for name in ("t", "u")]

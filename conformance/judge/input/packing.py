@@ -210,8 +210,8 @@ def _pack_in_processes(
         os.close(waits)
         os.close(holds)
         for folder in sizes:
-            with contextlib.suppress(OSError):  # it would take the place of an interrupt
-                (folder / PART).unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # none is there, or an error that would hide an interrupt
+                (folder / PART).unlink()
 
 
 def _size(folder: pathlib.Path) -> int:

@@ -84,7 +84,8 @@ def _taken(folder: pathlib.Path, home: str) -> UsageError:
     )
 
 
-def _files(spark: SparkSession, uri: str, pattern: str) -> Iterator[tuple[str, bytes]]:
+# No fast test can tell a change of it: it needs Spark.
+def _files(spark: SparkSession, uri: str, pattern: str) -> Iterator[tuple[str, bytes]]:  # pragma: no mutate block
     """Yield path and content of the files that match, and hold at most `AT_ONCE` bytes of them, or one file.
 
     They are collected, although only `verdict` collects what is judged: the JVM keeps all that `toLocalIterator` has
