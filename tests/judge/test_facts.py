@@ -9,6 +9,7 @@ from conformance.judge.plan.facts import Failing, TrialFacts, effective_mask, fr
 from conformance.judge.plan.relations import figure_column, within_column
 
 WITNESS = 10**12
+IN_WINDOW = "confirmed_in_window"
 
 
 def counted(trial="t", **fields):
@@ -135,18 +136,12 @@ def test_which_part_of_a_sequence_offends(offending_ends, kept_ends, part):
 def test_a_trial_stands_for_the_faults_that_could_show_something(at_risk, offended, faults, after):
     """Those with something at risk, and those that lost something; at least one if something was lost."""
     lost = Failing(1, (), None, None, {"confirm_epoch": offended})
-    counts = {"epochs_confirmed_in_window": at_risk, "applies_lost": 9}
+    counts = {f"epochs_{IN_WINDOW}": at_risk, "applies_lost": 9}
     found = TrialFacts(counts, {"lost": lost})
 
-    assert (faults, after) == (
-        found.faults("lost", "confirmed_in_window"),
-        found.offended_faults("lost", "confirmed_in_window"),
-    )
+    assert (faults, after) == (found.faults("lost", IN_WINDOW), found.offended_faults("lost", IN_WINDOW))
     kept = TrialFacts(counts, {})
-    assert ((at_risk or 0).bit_count(), 0) == (
-        kept.faults("lost", "confirmed_in_window"),
-        kept.offended_faults("lost", "confirmed_in_window"),
-    )
+    assert ((at_risk or 0).bit_count(), 0) == (kept.faults("lost", IN_WINDOW), kept.offended_faults("lost", IN_WINDOW))
     assert (1, 1, 0) == (
         found.faults("lost", "sends"),
         found.offended_faults("lost", "sends"),
@@ -156,16 +151,16 @@ def test_a_trial_stands_for_the_faults_that_could_show_something(at_risk, offend
 
 def test_a_loss_of_an_unknown_fault():
     """It adds none to those with something at risk."""
-    found = TrialFacts({"epochs_confirmed_in_window": 0b100}, {"lost": Failing(1, (), None, None)})
+    found = TrialFacts({f"epochs_{IN_WINDOW}": 0b100}, {"lost": Failing(1, (), None, None)})
 
-    assert (1, 1) == (found.faults("lost", "confirmed_in_window"), found.offended_faults("lost", "confirmed_in_window"))
+    assert (1, 1) == (found.faults("lost", IN_WINDOW), found.offended_faults("lost", IN_WINDOW))
 
 
 def test_faults_soon_after_a_request():
-    counts = {"epochs_confirmed_in_window": 0b0111, within_column("confirmed_in_window", 3): 0b1010}
+    counts = {f"epochs_{IN_WINDOW}": 0b0111, within_column(IN_WINDOW, 3): 0b1010}
     found = TrialFacts(counts, {})
 
-    assert (1, 0) == (found.faults_within("confirmed_in_window", 3), found.faults_within("confirmed_in_window", 10))
+    assert (1, 0) == (found.faults_within(IN_WINDOW, 3), found.faults_within(IN_WINDOW, 10))
 
 
 def test_a_broker_that_did_not_start_again():
@@ -185,7 +180,7 @@ def test_a_broker_that_did_not_start_again():
 
 
 def test_what_a_trial_says():
-    disk = effective_mask("kill", "stop", "kill")
+    mask = effective_mask("kill", "stop", "kill")
     figure = figure_column(ANOMALIES["send_waited"], 0)
     found = facts(
         offends={"phantom": 2, "corrupt": 3},
@@ -198,12 +193,12 @@ def test_what_a_trial_says():
     )
     none = facts(effective=(), was_settled=False, was_stuck=True, **{figure: None})
 
-    assert disk == found.counts["faults_effective"] == 2 ** (FAULTS.index("kill") + 1) + 2 ** (FAULTS.index("stop") + 1)
+    assert mask == found.counts["faults_effective"] == 2 ** (FAULTS.index("kill") + 1) + 2 ** (FAULTS.index("stop") + 1)
     assert [(True, True, False), (False, False, False)] == [
         tuple(each.effective(fault) for fault in ("kill", "stop", "pause")) for each in (found, none)
     ]
     assert (9, 6, 0) == (found.strange, found.missed("lost"), TrialFacts({}, {}).missed("lost"))
-    assert (7_000_000, None) == (found.window_ns("confirmed_in_window"), found.window_ns("sends"))
+    assert (7_000_000, None) == (found.window_ns(IN_WINDOW), found.window_ns("sends"))
     assert ("a memory map", None, None) == (found.hidden, none.hidden, TrialFacts({}, {}).hidden)
     assert [(True, False), (False, True)] == [(each.settled, each.stuck) for each in (found, none)]
     assert (2.0, None) == (found.figure("send_waited", 0), none.figure("send_waited", 0))
