@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 from report_rows import full, judgement, row, violated
 
+import conformance
 from conformance import paths
 from conformance.errors import UsageError
 from conformance.frontend.cli import cli
@@ -117,17 +118,25 @@ def test_the_command(catalogue, scenarios, tmp_path):
 
 
 def test_the_published_examples_are_of_this_version():
-    """Every report is read by the schema of today, the index has each, and the commands that made them are known."""
+    """Every report is read by the schema of today, the index has each, and the commands that made them are known.
+
+    So is the page of the suite on trial, which has no liar missed and no honest broker accused.
+    """
     folder = paths.root() / "reports" / "examples"
     index = (folder / "index.html").read_text()
     found = sorted(folder.glob("*/*/*/report.json"))
 
     commands = re.findall(r"^conformance (\w+) (.*)$", (folder / "README.md").read_text(), re.MULTILINE)
 
-    assert [7, 4] == [len(found), len(commands)]
+    assert [7, 7] == [len(found), len(commands)]
     for name, words in commands:
         cli.commands[name].make_context(name, words.split())
     for path in found:
         run = model.read_json(path).run
         assert f'href="{path.parent.relative_to(folder)}/report.html">' in index
         assert run.command.startswith(f"conformance run --adapter {run.adapter}")
+    page = (folder / "selftest.html").read_text()
+    assert '<a href="selftest.html">' in index
+    assert f"ack-conformance {conformance.__version__}, " in page
+    assert re.search(r"\b(\d+) of \1 brokers that lie were convicted", page)
+    assert "No honest broker was accused in " in page
