@@ -220,8 +220,9 @@ def test_another_call_goes_on(tmp_path, monkeypatch):
         return found
 
     assert call(rounds=0) is None
-
     assert ["evades"] == [one.liar for one in call("lies", "evades").missed]
+    again = call(rounds=0)
+    assert (2, ["evades"]) == (again.asked, [one.liar for one in again.missed])
     claims["evades"] = "SOLCD-TX-03"
     found = call("evades")
     assert ["lies", "evades", selftest.SEED, "evades", selftest.SEED + 1] == calls

@@ -192,7 +192,7 @@ class Selftest(msgspec.Struct, kw_only=True):
     def accusations(self) -> list[str]:
         """The claims of which an honest broker was accused."""
         of_honest = [one.others for one in self.played if not one.liar]
-        return sorted(itertools.chain.from_iterable([*of_honest, *(one.accused for one in self.honest)]))
+        return sorted(itertools.chain.from_iterable([*of_honest, *(one.accused for one in self.rounds)]))
 
     @property
     def honest(self) -> list[WholeRuns]:
@@ -219,18 +219,23 @@ def play(
 ) -> Iterator[Selftest]:
     """Play these liars and the honest broker beside them, then whole rounds of brokers; yield what is known so far.
 
-    What `folder` has of an earlier call stays, and comes first; a liar that was convicted there is not played again.
-    One Spark judges all of it. Raises `ConformanceError` if a part of the suite fails.
+    What `folder` has of an earlier call stays, and comes first. A liar that was convicted there is not played again,
+    and one that was missed stays missed until it is. One Spark judges all of it.
+
+    Raises `ConformanceError` if a part of the suite fails.
     """
     found = _begun(folder)
     convicted = {one.liar for one in found.convicted}
-    found.asked = len(convicted | liars.keys())
+    found.asked = len({one.liar for one in found.played if one.liar} | liars.keys())
     if found.played or found.rounds:
         yield found
+    to_play = {name: liar for name, liar in liars.items() if name not in convicted}
+    if not to_play and not rounds:
+        return
     with JudgeSession.start():
-        for name, liar in [each for each in liars.items() if each[0] not in convicted]:
+        for name, liar in to_play.items():
             row = _played(name, liar)
-            found.played.append(row)
+            found.played = [*(one for one in found.played if one.liar != name), row]
             say(line(row))
             if row.claim:
                 honest = _honest(row, liar)
@@ -248,7 +253,7 @@ def play(
 
 
 def _begun(folder: pathlib.Path) -> Selftest:
-    """Return what the folder has, without the liars that were missed; `UsageError` if this is not its version."""
+    """Return what the folder has; `UsageError` if that is not of this version and machine."""
     machine = f"{processes.cores()} cores, {os.uname().sysname} {os.uname().release}"
     started = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     new = Selftest(version=conformance.__version__, machine=machine, started=started, asked=0)
@@ -261,7 +266,6 @@ def _begun(folder: pathlib.Path) -> Selftest:
         raise UsageError(f"{path}: {error}; choose another --out") from error
     if (found.version, found.machine) != (new.version, new.machine):
         raise UsageError(f"{path} is of {found.version} on {found.machine}; choose another --out")
-    found.played = [one for one in found.played if one.right or not one.liar]
     return found
 
 
