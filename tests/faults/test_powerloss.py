@@ -140,7 +140,7 @@ def test_data_before_settle_survives(make, filesystem):
 @needs_power
 @EACH
 def test_fifty_losses_leave_no_resource(make, tmp_path, filesystem, capsys):
-    """No mount, loop device or image; and each loss drops unsynced data only."""
+    """No mount, loop device or image; no loss drops synced data, and nearly every one drops the other."""
     before = ours(tmp_path)
     disk = make(filesystem=filesystem)
     seconds = []
@@ -155,7 +155,10 @@ def test_fifty_losses_leave_no_resource(make, tmp_path, filesystem, capsys):
         times = " ".join(f"{second * 1000:.0f}" for second in seconds)
         print(f"\n{filesystem}: unmounted and mounted again in ms: {times}")
 
-    assert names == {f"kept-{number}" for number in range(50)}
+    kept = {f"kept-{number}" for number in range(50)}
+    assert kept <= names
+    # A sync by any process of the machine stores them too: seen for 1 of 50 files in one run.
+    assert len(names - kept) < 5
     assert left_at_last(tmp_path) == before == ([], [])
     assert not (tmp_path / "disk.img").exists()
 
