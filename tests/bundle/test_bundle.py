@@ -77,9 +77,10 @@ def test_the_log_of_the_trial_is_a_part_of_the_whole(made, recorded):
     """The second start belongs to the first trial, the fourth to the next one."""
     whole, own = made[1]["broker.log"], made[1]["broker-trial.log"]
 
-    assert b"=== start-2.log\n" in own
-    assert b"=== start-4.log\n" not in own
-    assert b"=== start-4.log\n" in whole
+    start = rb"=== start-%d.log\n(data directory <run>/brokers/[^\n]+\n)?ready amqp="  # a journal without a clean end is named
+    assert re.search(start % 2, own)
+    assert b"start-4.log" not in own
+    assert re.search(start % 4, whole)
     assert len(own) < len(whole)
 
 

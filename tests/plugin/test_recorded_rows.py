@@ -116,7 +116,7 @@ def command(recording):
 
 @pytest.fixture(scope="module")
 def two(one, recording):
-    """The same tests in two workers, beside the report of the one process."""
+    """The same tests in two workers; the report of `one` is their baseline."""
     return recording["two"].result()
 
 
