@@ -34,7 +34,8 @@ class RunningBroker:
 
     `another` prepares one more broker like it, with a folder and ports of its own; it may raise `LaunchError`.
     `protocols` are those that it speaks, `queues` those that it has. `disk` is None if it stores on the disk of this
-    machine. `start_seconds` has the time of each start that succeeded.
+    machine. `start_seconds` has the time of each start that succeeded. `waited_in_vain` names the scenarios in which a
+    drain has waited for missing messages, and none came.
     """
 
     broker: Broker
@@ -45,6 +46,7 @@ class RunningBroker:
     queues: frozenset[str] = frozenset()
     disk: LossyDisk | None = None
     start_seconds: list[float] = dataclasses.field(default_factory=list)
+    waited_in_vain: set[str] = dataclasses.field(default_factory=set)
 
     def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = (), ready_s: float = 0.0) -> None:
         self.start_seconds.append(self.broker.start(wrap, more=more, ready_s=ready_s))

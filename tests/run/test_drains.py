@@ -1,10 +1,12 @@
 """How often a trial drains its queue, and how long a drain waits for what the broker counts."""
 
+import msgspec
 import pytest
 from trial_histories import drained, events_of
 
+from conformance.clients.workers.job import LIVENESS_S, SILENCE_S
 from conformance.history import Op, Phase
-from conformance.run.clients import ClientRunner
+from conformance.run.clients import ClientRunner, depth_probe
 from conformance.run.trial import TrialPlayer
 from conformance.scenario.script import MOST_DRAINS, SETTLE, Drain, Kill, Nth, Publish, Restart
 
@@ -16,6 +18,21 @@ def drains(folder):
     return [len(drained(folder, number)) for number in numbers]
 
 
+@pytest.fixture
+def silences(monkeypatch):
+    """How long each drain waits for silence, seconds; in the tests at most one."""
+    real, found = ClientRunner.play, []
+
+    def played(client_runner, job, descriptors=()):
+        if isinstance(job.step, Drain):
+            found.append(job.silence_s)
+            job = msgspec.structs.replace(job, silence_s=min(job.silence_s, 1.0))
+        return real(client_runner, job, descriptors)
+
+    monkeypatch.setattr(ClientRunner, "play", played)
+    return found
+
+
 def test_two_drains_where_the_second_brings_nothing(play):
     record, folder = play(*KILLED, *SETTLE)
     brought = drains(folder)
@@ -24,15 +41,56 @@ def test_two_drains_where_the_second_brings_nothing(play):
     assert brought[0] >= 20
 
 
-def test_drains_until_one_brings_nothing(play):
-    """The messages come only after one more restart: the second drain brings them, and a third nothing."""
+def test_drains_until_one_brings_nothing(play, silences):
+    """The messages come only after one more restart: the drain after it brings them, and the next one nothing."""
     record, folder = play(*KILLED, *SETTLE, liar="late-after-recovery")
-    first, second, third = drains(folder)
+    first, waited, second, third = drains(folder)
     restarts = [e for e in events_of(folder, "orchestrator") if (e.op, e.phase) == (Op.BROKER, Phase.OK)]
+
+    assert ("", 0, 0, 0) == (record.void, first, waited, third)
+    assert second >= 20
+    assert ["restart", "restart"] == [event.detail for event in restarts if event.detail == "restart"]
+
+
+@pytest.fixture
+def empty_at_first(monkeypatch, silences):
+    """For its first drain the broker serves an empty queue, as one that loads its queues some time after its start."""
+    real = ClientRunner.play
+
+    def played(client_runner, job, descriptors=()):
+        if isinstance(job.step, Drain) and not silences:
+            job = msgspec.structs.replace(job, queue="empty", depth=depth_probe(client_runner.broker, "empty"))
+            client_runner.broker.declare("empty")
+        return real(client_runner, job, descriptors)
+
+    monkeypatch.setattr(ClientRunner, "play", played)
+
+
+def test_a_queue_that_is_served_late_is_looked_at_again(play, silences, empty_at_first):
+    """The second drain belongs to the same run of the broker as the first: what it brings is neither lost nor late."""
+    record, folder = play(*KILLED, *SETTLE)
+    first, second, third = drains(folder)
+    epochs = [events_of(folder, f"drain-{number}")[0].epoch for number in (1, 2, 3)]
 
     assert ("", 0, 0) == (record.void, first, third)
     assert second >= 20
-    assert ["restart", "restart"] == [event.detail for event in restarts if event.detail == "restart"]
+    assert [2, 2, 3] == epochs
+    assert [SILENCE_S, LIVENESS_S, SILENCE_S] == silences
+
+
+def test_a_missing_message_is_waited_for_once(play, silences):
+    """Nothing came within the bound, so another wait would show nothing new."""
+    record, _ = play(*KILLED, *SETTLE, liar="loses-the-oldest")
+
+    assert "" == record.void
+    assert [SILENCE_S, LIVENESS_S, SILENCE_S] == silences
+
+
+def test_a_control_is_not_waited_for(play, silences):
+    """It is there to fail."""
+    play(*KILLED, *SETTLE, arm="control", liar="loses-the-oldest")
+
+    assert [SILENCE_S, SILENCE_S] == silences
 
 
 def test_a_script_with_one_drain_is_left_alone(play):

@@ -5,12 +5,14 @@ import pathlib
 import subprocess
 import tarfile
 
+import msgspec
 import pytest
 
 from conformance import records
 from conformance.adapters.interface import JournalFiles
+from conformance.history import Ended, Op, Phase, Recorder, bare_header, close_history
 from conformance.run import evidence
-from conformance.run.evidence import EvidenceKeeper, Kept, copy_journal
+from conformance.run.evidence import EvidenceKeeper, Kept, copy_journal, undelivered
 
 
 class Broker:
@@ -148,3 +150,86 @@ def test_the_same_files_give_the_same_bytes(broker, place):
     copy_journal(broker.journal_files.folder, place, 1)
 
     assert first == (place / "journal-1.tar.gz").read_bytes()
+
+
+def event(process, words):
+    """One event of a process: `send ok p1:1 t1`, `nack invoke p1:2 - released`."""
+    op, phase, *rest = words.split()
+    message, transaction, detail = [None if word == "-" else word for word in (*rest, "-", "-", "-")[:3]]
+    durable = True if (op, phase) == ("send", "invoke") else None
+    return process, {
+        "op": Op(op),
+        "phase": Phase(phase),
+        "message": message,
+        "transaction": transaction,
+        "detail": detail,
+        "durable": durable,
+    }
+
+
+OWED = {
+    "a confirmed message that no client received": ("p1:1", "publisher-1 send ok p1:1"),
+    "a delivered message that no client settled": ("p1:1", "publisher-1 send ok p1:1, consumer-1 deliver ok p1:1"),
+    "a released message": ("p1:1", "publisher-1 send ok p1:1, consumer-1 nack invoke p1:1 - released"),
+    "a message of an answered commit": (
+        "p1:2",
+        "publisher-1 send invoke p1:2 t1, publisher-1 send ok p1:2 t1, publisher-1 commit ok - t1",
+    ),
+    "an acknowledgement in a transaction without a commit": (
+        "p1:1",
+        "publisher-1 send ok p1:1, consumer-1 ack invoke p1:1 t1",
+    ),
+    "a send without an answer": ("", "publisher-1 send info p1:1"),
+    "a refused send": ("", "publisher-1 send fail p1:1, publisher-1 send ok p1:1"),
+    "an open transaction": ("", "publisher-1 send invoke p1:2 t1, publisher-1 send ok p1:2 t1"),
+    "a drained message": ("", "publisher-1 send ok p1:1, drain-1 drain ok p1:1"),
+    "a message in the dead-letter queue": ("", "publisher-1 send ok p1:1, collector-1 drain info p1:1"),
+    "an acknowledged message": ("", "publisher-1 send ok p1:1, consumer-1 ack invoke p1:1"),
+    "a rejected message": ("", "publisher-1 send ok p1:1, consumer-1 nack invoke p1:1 - rejected"),
+    "an acknowledgement whose commit was asked for": (
+        "",
+        "publisher-1 send ok p1:1, consumer-1 ack invoke p1:1 t1, consumer-1 commit invoke - t1",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OWED)
+def test_what_the_broker_still_owes(place, name):
+    expected, words = OWED[name]
+    by_process = {"publisher-1": [event("publisher-1", "send invoke p1:1")[1]]}
+    for each in words.split(", "):
+        process, fields = event(*each.split(" ", 1))
+        by_process.setdefault(process, []).append(fields)
+    for process, events in by_process.items():
+        recorder = Recorder(place / f"{process}.jsonl", bare_header(process))
+        for fields in events:
+            recorder.record(**fields)
+        recorder.close()
+        close_history(place / f"{process}.jsonl", Ended.FINISHED)
+
+    assert frozenset({expected} - {""}) == undelivered(place)
+
+
+@pytest.mark.parametrize(("mode", "expected"), [("no_ack", frozenset()), ("client", frozenset({"p1:1"}))])
+def test_a_delivery_without_acknowledgements_is_taken_for_good(place, mode, expected):
+    for process, fields in (
+        event("publisher-1", "send invoke p1:1"),
+        event("publisher-2", "send invoke p1:1"),
+        event("consumer-1", "deliver ok p1:1"),
+    ):
+        recorder = Recorder(place / f"{process}.jsonl", msgspec.structs.replace(bare_header(process), mode=mode))
+        recorder.record(**fields)
+        if process == "publisher-1":
+            recorder.record(Op.SEND, Phase.OK, message="p1:1")
+        recorder.close()
+
+    assert expected == undelivered(place)
+
+
+def test_a_message_with_a_time_to_live_is_not_owed(place):
+    recorder = Recorder(place / "publisher-1.jsonl", bare_header("publisher-1"))
+    recorder.record(Op.SEND, Phase.INVOKE, message="p1:1", durable=True, count=500)
+    recorder.record(Op.SEND, Phase.OK, message="p1:1")
+    recorder.close()
+
+    assert frozenset() == undelivered(place)
