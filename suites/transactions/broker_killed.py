@@ -63,7 +63,7 @@ class BrokerKilledDuringCommitToQueues:
     mode = "transacted"
     steps = (Rounds((Publish(2_000, window=50, batch=10, queues=4, until=IN_COMMIT), Restart()), 5), *SETTLE)
     decides = {
-        "ARTEMIS-TX-09": Check("half_applied", exposure="commits_at_risk", control=Liar("commits-one-queue")),
+        "EXPECT-QUEUES-01": Check("half_applied", exposure="commits_at_risk", control=Liar("commits-one-queue")),
     }
 
 

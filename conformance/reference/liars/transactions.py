@@ -36,7 +36,7 @@ TRANSACTIONS: dict[str, Lie] = {
     ),
     "commits-one-queue": lie(
         "A commit puts the sends to the transaction's first queue on disk and the rest in memory only.",
-        "ARTEMIS-TX-09",
+        "EXPECT-QUEUES-01",
         fault="kill",
         stores_send=lambda _, __, first_queue: first_queue,
     ),
