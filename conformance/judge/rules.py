@@ -24,6 +24,9 @@ REPEATS = 3
 FEWEST_FAULTS = 3
 """Effective faults without an offence that HOLDS needs, with a strong control or a liar."""
 
+FEWEST_FAILURES = 2
+"""A control of several trials must fail in so many: one failure may have another cause than the weakened setting."""
+
 _REPEATED = (Kind.LIVENESS, Kind.TIMING)
 
 _EXTERNAL = "external"
@@ -347,10 +350,15 @@ def _doubts_of_control(one: Tally) -> Iterator[str]:
     result, chosen = one.control_result, one.check.control
     if chosen is None:
         return
+    played, failed = len(one.control.valid), one.control.offended(one.anomaly.name)
     if result is None:
         yield f"Its control ({chosen.label}) was not run."
     elif not result.failed:
         yield f"Its control ({chosen.label}) was not seen to fail in {reasons.units(one, result.trials)}."
+    elif played < chosen.trials:
+        yield f"Its control ({chosen.label}) has {played} valid trials, and needs {chosen.trials}."
+    elif failed < min(FEWEST_FAILURES, chosen.trials):
+        yield f"Its control ({chosen.label}) failed only in {failed} of {played} trials, and must fail in two."
     elif result.strong:
         q = confidence.miss_probability(result.failed, result.trials, one.faults)
         if q > confidence.ENOUGH:
@@ -360,8 +368,6 @@ def _doubts_of_control(one: Tally) -> Iterator[str]:
             )
     elif result.failed < result.trials:
         yield f"Its control ({chosen.label}) failed only in {result.failed} of {result.trials}, and must fail in all."
-    elif result.trials < chosen.trials:
-        yield f"Its control ({chosen.label}) has {result.trials} valid trials, and needs {chosen.trials}."
 
 
 def _row(claim: Claim, evidence: ClaimEvidence, ruling: Ruling, one: Tally | None) -> VerdictRow:

@@ -123,6 +123,17 @@ def test_a_delivery_counts_if_its_consumer_was_attached(drawn):
     assert {("delivery", False): (2, 0.01, {8.1: 1})} == times(found)
 
 
+def test_a_delivery_to_a_consumer_without_a_connect_counts_from_its_send(drawn):
+    """A consumer whose CONNECT is not in its history had no known time at which it was attached."""
+    sent, delivered = (
+        of(process, op, phase, "p1:1")
+        for process, op, phase in (("publisher-1", Op.SEND, Phase.INVOKE), ("consumer-1", Op.DELIVER, Phase.OK))
+    )
+    found = drawn([*sent, *pause(1), *delivered])
+
+    assert {("delivery", False): (1, 0.002, {2.0: 1})} == times(found)
+
+
 def test_a_commit_confirms_what_was_sent_in_it(drawn):
     """The answer to a send in a transaction is provisional: 2 ms after the send, and 12 ms before the commit."""
     found = drawn(

@@ -10,7 +10,7 @@ from judge_histories import RUN
 
 from conformance import claims
 from conformance.errors import ExitCode
-from conformance.judge import applicable, exits, rules, tally
+from conformance.judge import applicable, confidence, exits, rules, tally
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.rows import Exposure, Judgement, Verdict
 
@@ -139,7 +139,9 @@ def test_many_kills_in_one_trial_are_enough():
         (CLEAN, CLEAN, "was not seen to fail in 3 kills"),
         (CLEAN[:2], BROKEN, "HOLDS needs 3 kills, and 2 took effect: 1 more needed (--trials 3)."),
         (CLEAN[:1], BROKEN, "HOLDS needs 3 kills, and 1 took effect: 2 more needed (--trials 3)."),
-        (CLEAN, BROKEN[:1], "Too few trials for this control"),
+        (CLEAN, BROKEN[:1], "has 1 valid trials, and needs 3."),
+        (CLEAN, BROKEN[:2], "has 2 valid trials, and needs 3."),
+        ([facts(**MANY)] * 3, [BROKEN[0], *CLEAN[:2]], "failed only in 1 of 3 trials, and must fail in two."),
         (CLEAN, [facts(), *BROKEN[:2]], "Too few trials for this control, which failed in 2 of 3"),
     ],
 )
@@ -150,10 +152,19 @@ def test_what_stands_against_holds(subject, control, words):
     assert row.bound is None
 
 
-def test_a_q_of_exactly_five_in_a_hundred_is_enough():
-    row = rule("SOLCD-ACK-01", KILL, CLEAN, BROKEN[:2])
+def test_a_q_of_exactly_the_limit_is_enough(monkeypatch):
+    monkeypatch.setattr(confidence, "ENOUGH", confidence.miss_probability(3, 3, 3))
+    row = rule("SOLCD-ACK-01", KILL, CLEAN, BROKEN)
 
-    assert (Verdict.HOLDS, 0.05) == (row.verdict, row.q)
+    assert (Verdict.HOLDS, confidence.ENOUGH) == (row.verdict, row.q)
+
+
+def test_one_kill_of_a_control_carries_nothing():
+    """Counter-example: 45 clean kills beside a control with one valid trial, which failed: q was 0.0009."""
+    many = [facts(**{**MANY, "epochs_confirmed_in_window": 0b111111111111111})] * 3
+    row = rule("SOLCD-ACK-01", KILL, many, BROKEN[:1])
+
+    assert (45, Verdict.INCONCLUSIVE) == (row.faults, row.verdict)
 
 
 def test_what_a_check_applied_to_nothing_of_was_not_at_risk():

@@ -72,8 +72,8 @@ moments AS (
 ),
 placed AS (
   SELECT *, what IN ('{ANSWER}', '{DELIVERY}') AS timed, CASE WHEN what = '{DELIVERY}' THEN
-    array_max(transform(filter(attached, a -> a.number = consumer AND a.at_ns <= moments.at_ns), a -> a.at_ns))
-    ELSE due END AS since
+    coalesce(array_max(transform(filter(attached, a -> a.number = consumer AND a.at_ns <= moments.at_ns),
+      a -> a.at_ns)), due) ELSE due END AS since
   FROM moments JOIN spans USING (trial) WHERE at_ns IS NOT NULL AND what IS NOT NULL
 )
 SELECT trial,
