@@ -151,10 +151,23 @@ def not_promised(claim: Claim, run: RunRecord, session: Mapping[str, Value] = Ma
     """
     if claim.subject is Subject.SESSION:
         return ""
-    if STORED in claim.capabilities and STORED not in run.capabilities:
-        return f"{NOT_PROMISED}the broker's file does not declare {STORED} over {run.protocol}."
-    missed = unmet(claim.when, {**run.settings, **session}, run.absent)
-    return f"{NOT_PROMISED}{missed}." if missed else ""
+    missing = unmet(claim.when, {**run.settings, **session}, run.absent) or undeclared(claim, run)
+    return f"{NOT_PROMISED}{missing}." if missing else ""
+
+
+def undeclared(claim: Claim, run: RunRecord) -> str:
+    """Say that the claim rests on `STORED`, and that the broker's file is silent about it; else empty."""
+    silent = STORED in claim.capabilities and STORED not in run.capabilities
+    return f"the broker's file does not declare {STORED} over {run.protocol}" if silent else ""
+
+
+def what_to_declare(run: RunRecord) -> str:
+    """Say how the owner of a file that is silent about `STORED` lets the judge decide a loss."""
+    return (
+        f"The broker's file does not declare {STORED} over {run.protocol}. If its documentation says that a confirmed "
+        f"message is stored, add {STORED} to the capabilities of [protocols.{run.protocol}]. If the broker stores "
+        "nothing, describe the setting persistence: fixed, with the default false."
+    )
 
 
 def assumption(claim: Claim, run: RunRecord) -> str:

@@ -126,6 +126,10 @@ def _rule(one: Tally, evidence: ClaimEvidence, untried: Mapping[str, str]) -> Ru
         return _without_client(claim, run)
     why = applicable.why_not(claim, run, one.scenario.session) or _excluded(one, run)
     required = bool(why) and claim.id in run.required
+    silent = applicable.undeclared(claim, run)
+    may_fail = one.offended and claim.gets_verdict(run.required)
+    if silent and may_fail and not required and why == f"{applicable.NOT_PROMISED}{silent}.":
+        return Ruling(Verdict.INCONCLUSIVE, f"{reasons.violated(one)} {applicable.what_to_declare(run)}")
     if why and not required:
         return Ruling(Verdict.NOT_APPLICABLE, f"{why} {reasons.observed(one)}" if one.trials else why)
     seen_always = claim.always_judged and one.offended

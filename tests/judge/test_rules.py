@@ -516,6 +516,28 @@ def test_not_promised(subject, observed):
     ) == row.reason
 
 
+UNDECLARED = msgspec.structs.replace(
+    RUN, protocol="stomp", capabilities=tuple(name for name in RUN.capabilities if name != claims.STORED)
+)
+
+
+def test_a_loss_of_a_broker_whose_file_declares_no_storage_is_undecided():
+    """Counter-example: 9 of 9 confirmed messages lost in every kill, NOT_APPLICABLE, and exit 0."""
+    lossy, clean = (rule("SOLCD-ACK-01", KILL, arm, run=UNDECLARED) for arm in (BROKEN, CLEAN))
+
+    assert (Verdict.INCONCLUSIVE, Verdict.NOT_APPLICABLE) == (lossy.verdict, clean.verdict)
+    assert "9 of 300 confirmed messages lost" in lossy.reason
+    assert "The broker's file does not declare confirm_means_stored over stomp. If its documentation" in lossy.reason
+    assert "add confirm_means_stored to the capabilities of [protocols.stomp]" in lossy.reason
+
+
+def test_a_setting_that_gives_storage_up_needs_no_declaration():
+    run = msgspec.structs.replace(UNDECLARED, settings=WEAK.settings)
+    row = rule("SOLCD-ACK-01", KILL, BROKEN, run=run)
+
+    assert (Verdict.NOT_APPLICABLE, True) == (row.verdict, "sync_non_transactional is false" in row.reason)
+
+
 SILENT = msgspec.structs.replace(RUN, settings={}, absent=(), weakens=())
 
 
