@@ -136,7 +136,10 @@ class DepthClient:
         return _number_of(probe, self._reply(probe))
 
     def text(self) -> str:
-        """Return the whole answer, which is JSON; raise `ClientError` also for an HTTP error status."""
+        """Return the whole answer: JSON, if the broker does as its file says. `ClientError` for an HTTP error status.
+
+        Artemis answers with a JSON list that holds the text.
+        """
         probe = self._probe
         assert probe is not None  # callers check that the file declares a way
         if probe.method == "http":
@@ -145,8 +148,10 @@ class DepthClient:
                 raise ClientError(f"{web.shown(probe.url)} answered {status}")
             return said
         reply = self._reply(probe)
-        first = json.loads(reply)[0] if isinstance(reply, str) and reply.startswith("[") else reply
-        return first if isinstance(first, str) else json.dumps(first)
+        if isinstance(reply, str) and reply.startswith("["):
+            with contextlib.suppress(LookupError, ValueError, RecursionError):  # no such list: it is the answer
+                reply = json.loads(reply)[0]
+        return reply if isinstance(reply, str) else json.dumps(reply, default=str)
 
     def _reply(self, probe: DepthProbe) -> Any:
         if self._management is None:

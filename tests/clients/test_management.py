@@ -161,6 +161,17 @@ def test_management_messages_answer_a_map_by_its_field(served):
     assert 7 == depth
 
 
+def test_the_text_of_an_answer_is_what_its_list_holds(served):
+    """Artemis sends a list; what is no such list is the answer itself, and its reader decides."""
+    bodies = ['["{\\"a\\": 1}"]', '{"a": 1}', "AMQ229069: no operation", "[]", "[", {"a": 1}, 7]
+    client = DepthClient(served(Manager(*bodies)).probe, "x-text")
+
+    texts = [client.text() for _ in bodies]
+    client.close()
+
+    assert ['{"a": 1}', '{"a": 1}', "AMQ229069: no operation", "[]", "[", '{"a": 1}', "7"] == texts
+
+
 def test_an_unused_gauge_does_not_connect():
     """The port of its probe is closed."""
     DepthClient(DepthProbe("amqp-management", host="127.0.0.1", port=1), "x").close()

@@ -8,7 +8,7 @@ import pytest
 from conformance import adapters
 from conformance.adapters import opening, web
 from conformance.adapters.distribution import fetch
-from conformance.errors import ExitCode
+from conformance.errors import ClientError, ExitCode
 from conformance.ledger import Ledger
 from conformance.report import model
 from conformance.run import policies, readiness_probe
@@ -54,6 +54,82 @@ def asked(tmp_path):
         yield outside.effective().values, known, unread
 
     return ask
+
+
+STOCK_ARTEMIS = """{"addressFullMessagePolicy":"PAGE","maxSizeBytes":-1,"maxReadPageBytes":20971520,
+  "maxReadPageMessages":-1,"pageLimitBytes":-1,"pageLimitMessages":-1,"maxSizeMessages":-1,"pageSizeBytes":10485760,
+  "messageCounterHistoryDayLimit":10,"redeliveryDelay":0,"deadLetterAddress":"DLQ","expiryAddress":"ExpiryQueue",
+  "autoCreateQueues":true,"autoDeleteQueues":false,"autoCreateAddresses":true,"autoDeleteAddresses":false}"""
+"""What Artemis 2.56.0 answers with the broker.xml that `artemis create` writes: no key that is not set there."""
+
+YOUNG_QUEUE = '{"arguments": {"x-max-length": 10}, "durable": true, "name": "q", "state": "running", "vhost": "/"}'
+"""What RabbitMQ answers some milliseconds after the queue was declared; 3.10.8, shortened."""
+
+
+def known_from(name, text, settings=None):
+    file = adapters.find(name).file
+    return policies.in_force(text, file.policies, file, adapters.find(name).effective(settings))
+
+
+def asked_for(name, *answers):
+    """The answer that is taken, and the number of times that the broker was asked."""
+    left = list(answers)
+    return policies.complete(lambda: left.pop(0), adapters.find(name).file.policies), len(answers) - len(left)
+
+
+def test_the_stock_answer_of_artemis_is_complete_and_its_absent_keys_are_defaults():
+    """If the suite waited for a key that is not set, every policy would stay unknown, and excuse every loss."""
+    stock = adapters.find("artemis").effective()
+
+    assert (STOCK_ARTEMIS, 1) == asked_for("artemis", STOCK_ARTEMIS)
+    assert stock.values == known_from("artemis", STOCK_ARTEMIS).values
+    assert stock.absent == known_from("artemis", STOCK_ARTEMIS).absent - {"full_queue_policy"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("artemis", "{}", {"max_delivery_attempts": 10, "message_ttl_ms": -1, "full_queue_policy": "page"}),
+        ("artemis", '{"maxDeliveryAttempts": 3}', {"max_delivery_attempts": 3, "message_ttl_ms": -1}),
+        ("artemis", '{"expiryDelay": null, "defaultRingSize": 5}', {"message_ttl_ms": -1, "ring_size": 5}),
+        ("qpid", "{}", {"max_delivery_attempts": -1, "message_ttl_ms": 0, "full_queue_policy": "page"}),
+        ("qpid", '{"overflowPolicy": "RING"}', {"full_queue_policy": "discard", "non_destructive": False}),
+        ("rabbitmq", YOUNG_QUEUE, {"full_queue_policy": "discard", "message_ttl_ms": -1}),
+    ],
+)
+def test_a_policy_that_the_answer_does_not_name_has_its_default(name, text, expected):
+    """Also one for which the owner's file has another value: the broker knows better."""
+    known = known_from(name, text, {"message_ttl_ms": 700} if name != "rabbitmq" else None)
+
+    assert expected == {setting: known.values[setting] for setting in expected}
+
+
+def test_a_policy_is_absent_only_if_the_answer_does_not_name_it():
+    known = known_from("artemis", '{"redeliveryDelay": 0}', {"max_delivery_attempts": 3})
+
+    assert {"max_delivery_attempts", "full_queue_policy"} < known.absent
+    assert "redelivery_delay_ms" not in known.absent
+
+
+def test_rabbitmq_is_asked_until_its_answer_has_the_policy():
+    whole = YOUNG_QUEUE.replace("{", '{"effective_policy_definition": {"expires": 900000}, ', 1)
+
+    assert (whole, 3) == asked_for("rabbitmq", YOUNG_QUEUE, YOUNG_QUEUE, whole, "never asked")
+    assert known_from("rabbitmq", whole).values["purge_without_consumers"] is True
+
+
+def test_an_answer_that_is_never_complete_is_not_taken(monkeypatch):
+    monkeypatch.setattr(policies, "_COMPLETE_S", 0.0)
+    with pytest.raises(ClientError, match="the answer has no effective_policy_definition after 0 s"):
+        asked_for("rabbitmq", YOUNG_QUEUE, YOUNG_QUEUE)
+
+
+@pytest.mark.parametrize("name", ["artemis", "qpid", "rabbitmq"])
+@pytest.mark.parametrize("text", ["AMQ229069: no operation getAddressSettingsAsJSON/1", "[]", "null", "[" * 100_000])
+def test_an_answer_that_is_no_object_says_nothing_about_policies(name, text):
+    """Else a refusal would be a list of defaults, and the broker would be accused of what its policies do."""
+    with pytest.raises(ClientError, match="the answer is no JSON object: "):
+        asked_for(name, text)
 
 
 @pytest.mark.artemis

@@ -406,13 +406,14 @@ class Topic(Table):
 class Policies(Depth):
     """How the suite asks an external broker for the policies of a queue, as for its depth; `body` is for AMQP.
 
-    `fields` has, for each setting, its places in the JSON of the answer (`arguments.x-expires`). The first value that
-    differs from the setting's default counts; a place that is absent, or null, is skipped. `present` is a place that a
-    complete answer has: until then the broker is asked again.
+    `fields` has, for each setting, its places in the JSON object of the answer (`arguments.x-expires`). The first value
+    that differs from the setting's default counts. If no place has a value, or each has null, the setting has its
+    default. `present` is for a broker that adds policies to its answer later: a place that only a complete answer has.
+    Until then the broker is asked again. Without `present` the first answer is complete.
     """
 
     body: str = ""
-    present: str
+    present: str = ""
     fields: Mapping[Word, tuple[str, ...]]
 
 
