@@ -110,6 +110,32 @@ def test_a_kill_that_does_nothing_or_fails_voids_its_trial(
         assert gone(pid)  # else the next test would meet a dying broker
 
 
+def test_queues_are_removed_when_the_broker_that_was_brought_back_is_ready(theirs: Theirs, play: Play) -> None:
+    """Its `start` returns long before that, as a service's does. A void trial leaves the broker down."""
+    kill = {"command": ["sh", "-c", "./broker.sh kill; exit 3"], "seconds": 20.0}
+    start = ["sh", "-c", "(sleep 1; ./broker.sh start) &"]
+    steps = (Publish(30, window=20, until=Kill(Nth("confirm", 20))), Restart(), Drain())
+    record, folder = play(theirs.spec(**{**COMMANDS, "kill": kill, "start": start}), *steps)
+
+    assert "ended with status 3" in record.void
+    assert [] == [*adapters.left(folder)]
+    assert PREFIX not in _queues(theirs)
+
+
+def test_a_start_that_was_begun_already_is_waited_for(theirs: Theirs, tmp_path: pathlib.Path) -> None:
+    """A run that is interrupted in a restart has begun it, and a service refuses to be started twice."""
+    start = ["sh", "-c", "test ! -e began && touch began && { (sleep 1; ./broker.sh start) & }"]
+    spec = theirs.spec(**{**COMMANDS, "start": start})
+    with Ledger(tmp_path / "run", "run-1") as ledger, _prepared(spec, tmp_path / "broker", ledger) as broker:
+        broker.start()
+        broker.service.queue_of("q")
+        broker.target.stop()
+        broker.target.launch()
+
+    assert not (tmp_path / "broker" / "left.txt").exists()
+    assert PREFIX not in _queues(theirs)
+
+
 def test_a_pause_that_does_nothing_voids_its_trial(theirs: Theirs, play: Play) -> None:
     """What is asked after its command had ended is answered, which a halted broker cannot."""
     commands = {**COMMANDS, "pause": ["true"], "resume": ["true"]}

@@ -217,6 +217,10 @@ class ExternalBroker:
         """
         began = time.monotonic()
         self.launch(wrap, more=more)
+        self._wait_ready(began, ready_s)
+        return time.monotonic() - began
+
+    def _wait_ready(self, began: float, ready_s: float = 0.0) -> None:
         self.commands.run("wait_ready")
         ready_s = max(self.rules.wait_ready.seconds if self.rules.wait_ready else _READY_S, ready_s)
         comes_up = self._down or self.commands.has("start")
@@ -230,7 +234,6 @@ class ExternalBroker:
         if self.epoch == 1:
             self._check_depth_answer()
         self._down = False
-        return time.monotonic() - began
 
     def declare(self, queue: str) -> None:
         raise LaunchError(f"{self._title}: {why_not(self.rules, FRESH)}: {queue}")
@@ -440,8 +443,24 @@ class ExternalBroker:
         if "pause" in begun and "resume" not in begun and "kill" not in begun:
             self.commands.run("resume")
         if {"kill", "stop"} & set(begun):
-            self._down = self._place_in_use.refuses
+            self._down = bool(self._unanswered())  # a port may still take a connection of a process that was killed
+            if self._down:
+                self.wait_gone(_SLOW_S)
 
     def _bring_back(self) -> None:
-        if self._down:
-            self.commands.run("start")
+        """Run its owner's `start` if it is down, and wait until it is ready: its queues are removed after that.
+
+        An interrupted restart may have run `start` before, and a service refuses that twice. So its error counts only
+        if the broker does not get ready.
+        """
+        if not self._down:
+            return
+        began, refused = time.monotonic(), None
+        try:
+            self.launch()
+        except LaunchError as error:
+            refused = error
+        try:
+            self._wait_ready(began)
+        except LaunchError as late:
+            raise refused or late from None
