@@ -115,7 +115,8 @@ class FileAdapter:
         """The adapter of a file; None is its default version, and the native launcher, or that of its `[external]`."""
         place = _launcher(file, launcher, path)
         found = _stated_version(file, version) if place.rules or place.home else _version(file, version, place.word)
-        return cls(file.name, found, place.word, file.at(found), path, asked or file.name, place)
+        owned = _asked_at(file.at(found), place.rules)
+        return cls(file.name, found, place.word, owned, path, asked or file.name, place)
 
     @property
     def spec(self) -> str:
@@ -345,6 +346,13 @@ def _external(file: BrokerFile, at: str, path: pathlib.Path) -> Launcher:
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from error
     return Launcher(EXTERNAL, at, rules=rules, here=here)
+
+
+def _asked_at(file: BrokerFile, rules: External | None) -> BrokerFile:
+    """The file with the ways by which the owner of an external broker wants it to be asked."""
+    if rules is None:
+        return file
+    return file.model_copy(update={"depth": rules.depth or file.depth, "policies": rules.asked_of(file.policies)})
 
 
 def _home(file: BrokerFile, folder: pathlib.Path) -> pathlib.Path:

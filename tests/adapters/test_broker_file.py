@@ -200,6 +200,7 @@ REFERENCES = [
         {"method": "http", "present": "x", "fields": {"levl": ["x"]}},
         "policies.fields: unknown setting 'levl': did you mean 'level'?",
     ),
+    ("policies", {"method": "http"}, "policies.fields: required: without it no policy is read from the answer"),
     ("config/listeners/speaks", {"mqtt": "MQTT"}, "config.listeners.speaks: unknown protocol 'mqtt'"),
     ("config/keeps", ["--snc"], "config.keeps: unknown deviation '--snc': did you mean '--sync'?"),
     ("depth", None, "depth: required: without it the suite cannot tell an empty queue from a stuck one"),

@@ -389,6 +389,11 @@ def test_words_that_mean_no_broker(spec: str, says: str) -> None:
     [
         ('kill = ["x", "{quee}"]', "external.kill.command: unknown placeholder"),
         ("settings = { sync_transactionl = true }", "did you mean 'sync_transactional'"),
+        (
+            'policies = { method = "http", fields = { sync_transactionl = ["x"] } }',
+            "external.policies.fields: unknown setting 'sync_transactionl': did you mean 'sync_transactional'",
+        ),
+        ('policies = { method = "http", url = "http://h/{quee}" }', "external.policies.url: unknown placeholder"),
         ('urls = { amqp = "stomp://h:1" }', "is an address for stomp"),
     ],
 )
@@ -407,6 +412,19 @@ def test_settings_are_said_and_never_set(theirs: Theirs) -> None:
     assert adapter.effective().values["persistence"] is False
     with pytest.raises(UsageError, match="does not reconfigure"):
         adapter.effective({"sync_transactional": False})
+
+
+def test_an_owner_says_only_what_differs_from_the_policies_of_the_product(tmp_path: pathlib.Path) -> None:
+    """A queue in another virtual host has another address, and what its answer means stays."""
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'policies = { method = "http", url = "http://h:2/other/{queue}" }\nurls = { amqp = "amqp://h:1" }\n'
+    )
+    product, owned = (adapters.find(f"rabbitmq{at}").file.policies for at in ("", f":external={file}"))
+
+    assert product is not None
+    assert owned == product.model_copy(update={"url": "http://h:2/other/{queue}"})
+    assert owned.present == "effective_policy_definition"
 
 
 def _started(spec: str, tmp_path: pathlib.Path) -> ConformanceError:

@@ -18,7 +18,7 @@ from conformance.adapters import web
 from conformance.adapters.external import queues as run_queues
 from conformance.adapters.external.queues import Existing, Removal
 from conformance.adapters.file.launch_tables import External
-from conformance.errors import LaunchError
+from conformance.errors import ClientError, LaunchError
 from conformance.history import Op
 from conformance.ledger import Ledger, release_leftovers
 from conformance.records import TrialRecord
@@ -190,6 +190,60 @@ def test_a_queue_stays_that_of_its_trial_while_it_fills() -> None:
     assert {"a": 5} == found.passed_over
 
 
+# What a broker that stores nothing leaves.
+
+
+class Forgetful:
+    """A client of a broker that has lost the queue of the message which proves that it is ready."""
+
+    def __init__(self, calls: pathlib.Path) -> None:
+        self.calls = calls
+
+    def exchange(self, broker: adapters.Broker, queue: str) -> None:
+        if self.calls.read_text().count(f"declare {queue}\n") < broker.epoch:
+            raise ClientError(f"NOT_FOUND - no queue {queue!r}")
+
+    def depth(self, broker: adapters.Broker, queue: str) -> int:
+        return 0
+
+    def drain(self, broker: adapters.Broker, queue: str) -> None:
+        """It is empty."""
+
+
+def test_queues_that_a_restart_has_lost_are_declared_again(spec: Spec, tmp_path: pathlib.Path) -> None:
+    """Else a broker that stores nothing would be a broker that does not start, and no loss of it would be counted."""
+    found = adapters.find(spec(declare=_script(tmp_path), kill=NO_KILL))
+    with (
+        Ledger(tmp_path / "l", "killed") as ledger,
+        found.prepare(tmp_path / "x", found.effective(), ["q"], ledger, client=Forgetful(tmp_path / "calls")) as broker,
+    ):
+        broker.start()
+        first = _calls(tmp_path, "declare")
+        broker.target.wait_gone(0)
+        broker.start()
+        again = _calls(tmp_path, "declare")
+
+    assert sorted(OURS) == first
+    assert OURS == set(again)
+    assert 2 == again.count("conformance-killed-q")
+    assert sorted(OURS) == _calls(tmp_path, "remove")
+
+
+@pytest.mark.parametrize(("lasting", "times"), [("true", 1), ("false", 2)])
+def test_queues_that_do_not_last_are_declared_at_each_start(
+    spec: Spec, tmp_path: pathlib.Path, lasting: str, times: int
+) -> None:
+    found = adapters.find(spec(declare={**_script(tmp_path), "lasting": lasting}))
+    with (
+        Ledger(tmp_path / "l", "killed") as ledger,
+        found.prepare(tmp_path / "x", found.effective(), ["q"], ledger) as broker,
+    ):
+        broker.start()
+        broker.start()
+
+    assert sorted([*OURS] * times) == _calls(tmp_path, "declare")
+
+
 # What a killed suite leaves.
 
 HARNESS = """
@@ -208,15 +262,15 @@ OURS = {"conformance-killed-q", "conformance-killed-ready"}
 
 
 @pytest.fixture
-def kill_one(tmp_path: pathlib.Path) -> Callable[[str], None]:
+def kill_one(tmp_path: pathlib.Path) -> Callable[..., None]:
     """A harness that has declared its queues at the broker that these words mean, and is killed."""
 
-    def killed(words: str) -> None:
+    def killed(words: str, queue: str = "conformance-killed-q") -> None:
         command = [sys.executable, "-c", HARNESS, str(tmp_path / "killed"), words]
         harness = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=paths.root())
         assert harness.stdout is not None
         try:
-            assert b"conformance-killed-q\n" == harness.stdout.readline()
+            assert queue == harness.stdout.readline().decode().strip()
             assert [] == release_leftovers()  # it is alive
         finally:
             harness.kill()
@@ -254,6 +308,17 @@ def test_the_next_run_removes_the_queues_of_a_killed_one(
     assert sorted(OURS) == _calls(tmp_path, "remove")
     assert [] == release_leftovers()
     assert sorted(OURS) == _calls(tmp_path, "remove")
+
+
+def test_a_broker_that_refuses_hyphens_gets_names_without_them(
+    spec: Spec, kill_one: Callable[..., None], tmp_path: pathlib.Path
+) -> None:
+    """The queues of a killed run are known by these names too."""
+    kill_one(spec(declare={**_script(tmp_path), "hyphen": "_"}), "conformance_killed_q")
+    lines = release_leftovers()
+
+    assert {f"run killed: removed queue {name.replace('-', '_')}" for name in OURS} == set(lines)
+    assert sorted(name.replace("-", "_") for name in OURS) == _calls(tmp_path, "declare") == _calls(tmp_path, "remove")
 
 
 def test_a_queue_that_cannot_be_removed_now_is_tried_again(
@@ -305,7 +370,7 @@ def test_the_next_run_removes_queues_by_the_request_of_the_product(
     assert {"queues": ["a", "b", "ready"]} == json.loads(names)
 
 
-@pytest.mark.parametrize("name", ["orders", "conformance-other-q"])
+@pytest.mark.parametrize("name", ["orders", "conformance-other-q", "conformance_dead_q"])
 def test_a_queue_of_another_owner_is_never_removed(
     served: tuple[str, list[str], list[int]], tmp_path: pathlib.Path, name: str
 ) -> None:

@@ -10,7 +10,6 @@ A fault for which the owner gives no command is NOT_TRIED, with that reason.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import pathlib
 import time
@@ -101,9 +100,6 @@ def prepare(source: BrokerSource, rules: External, here: pathlib.Path, setup: Br
             raise UsageError(f"{queue}: queues of an external broker are declared without options")
     folder, settings, ledger = setup.folder, setup.settings, setup.ledger
     folder.mkdir(parents=True, exist_ok=True)
-    if rules.depth is not None:
-        file = source.file.model_copy(update={"depth": rules.depth})
-        source = dataclasses.replace(source, file=file)
     found = places(rules.urls, source.file)
     words = words_of(source, folder, settings, numbers_of(found, source.file))
     words |= {"here": str(here), "listen": next(iter(found.values())).host}
@@ -403,6 +399,12 @@ class ExternalBroker:
         return True
 
     def _prove(self, began: float, ready_s: float) -> None:
+        """Send and receive a message, and retry until the time is over: a recovering broker may refuse it.
+
+        A broker that stores nothing has lost the queue of this message, which is the suite's own. It is declared again.
+        When the message comes through, the others are declared again too: without its queue no loss could be counted.
+        """
+        again = False
         while self._client is not None:
             try:
                 self._client.exchange(self, self.queue_of(READY_QUEUE))
@@ -413,8 +415,14 @@ class ExternalBroker:
                         failure=StartFailure.LATE if self._down else None,
                     ) from error
                 time.sleep(_TICK_S)
+                again = self._down and self._existing is None
+                if again:
+                    with contextlib.suppress(LaunchError):
+                        self._queues.declare_one(READY_QUEUE)
             else:
-                return
+                break
+        if again:
+            self._queues.declare_again()
 
     def _check_depth_answer(self) -> None:
         """Ask for a depth once if the broker may lack the plugin that answers: else each drain would fail."""

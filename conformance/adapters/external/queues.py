@@ -7,6 +7,7 @@ killed run had just killed it: then a later run tries again.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import pathlib
@@ -40,7 +41,7 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
     """How one queue is removed: a request to `url` or `address`, or a `command` run in `here`; with none it stays.
 
     The request is that of `Remove`, filled; `host` and `port` are those of the broker's AMQP. `access`
-    names the login, and holds no secret.
+    names the login, and holds no secret. `hyphen` is that of the table `[queues]`.
     """
 
     url: str = ""
@@ -59,6 +60,7 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
     command: tuple[str, ...] = ()
     here: str = ""
     run: str = ""
+    hyphen: str = "-"
     seconds: float = 30.0
 
 
@@ -75,6 +77,15 @@ def by_amqp(ask: OverAmqp) -> OverAmqp:
     return ask
 
 
+def prefix_of(run: str, hyphen: str) -> str:
+    """Return how the names of the queues of this run begin; `hyphen` stands for each hyphen in them.
+
+    >>> prefix_of("20261128-openmq-1.5", "_")
+    'conformance_20261128_openmq_1_5_'
+    """
+    return f"{PREFIX}-{run.replace('.', '-')}-".replace("-", hyphen)
+
+
 def write_removals(path: pathlib.Path, how: Mapping[str, Removal]) -> None:
     """Write down how each queue is removed, in a file that only this user can read."""
     path.touch(mode=0o600)
@@ -88,13 +99,13 @@ def release(record: Mapping[str, Any]) -> str:
     If the folder of that run is gone, nothing says how the queue is removed: then it is forgotten.
     """
     name, path = str(record.get("name", "")), pathlib.Path(str(record.get("how", "")))
-    if not name.startswith(f"{PREFIX}-"):
+    if not name.startswith(PREFIX):
         return ""
     try:
         how = msgspec.json.decode(path.read_bytes(), type=dict[str, Removal])[name]
     except (OSError, KeyError, msgspec.MsgspecError):
         return ""
-    if how.run and not name.startswith(f"{PREFIX}-{how.run.replace('.', '-')}-"):
+    if not name.startswith(prefix_of(how.run, how.hyphen) if how.run else f"{PREFIX}{how.hyphen}"):
         return ""  # a name of another run, or of none
     if not (how.url or how.address or how.command):
         return f"queue {name} is left: its owner's file does not say how one is removed"
@@ -264,8 +275,9 @@ class RunQueues:
     ) -> None:
         self._rules, self._commands, self._ledger = rules, commands, ledger
         self._drain, self._amqp, self._at_its_host = drain, amqp, moved
-        self._run = ledger.run_id.replace(".", "-")
         self._how = rules.declare or plan.source.file.queues
+        self._hyphen = self._how.hyphen if self._how else "-"
+        self._prefix = prefix_of(ledger.run_id, self._hyphen)
         self._used: set[str] = set()
         self._names = {queue: self._made_up(queue) for queue in (*plan.queues, READY_QUEUE)}
         self._tickets: dict[str, str] = {}
@@ -279,16 +291,29 @@ class RunQueues:
         return found
 
     def declare(self) -> None:
+        """Declare those that are not declared yet; all of them if a restart of the broker does not keep queues."""
         if self._rules.queues:
             return
         if not self._tickets:
             write_removals(self._left, {name: self._removal(name) for name in self._names.values()})
-        for name in self._names.values():
-            if name not in self._tickets:  # it is in the ledger before: what was declared half may be there
+        for queue, name in self._names.items():
+            new = name not in self._tickets
+            if new:  # it is in the ledger before: what was declared half may be there
                 self._tickets[name] = self._ledger.intend(KIND, name=name, how=str(self._left))
-                if not self._rules.creates_queues:
-                    alone = dataclasses.replace(self._plan, queues=(name,))
-                    queue_declaration.declare(alone, self._run_here, self._moved(self._how.url if self._how else ""))
+            if new or not queue_declaration.lasting(self._plan):
+                self.declare_one(queue)
+
+    def declare_again(self) -> None:
+        """Declare all again, as far as the broker takes a queue that it has."""
+        for queue in self._names:
+            with contextlib.suppress(LaunchError):
+                self.declare_one(queue)
+
+    def declare_one(self, queue: str) -> None:
+        """Declare a queue of the plan; `LaunchError` if the broker refuses it."""
+        if not self._rules.creates_queues:
+            alone = dataclasses.replace(self._plan, queues=(self._names[queue],))
+            queue_declaration.declare(alone, self._run_here, self._moved(self._how.url if self._how else ""))
 
     def remove(self) -> list[str]:
         """Remove each that may be there, or empty it; a second call does nothing.
@@ -319,12 +344,8 @@ class RunQueues:
                 return f"not all of them are empty: {error}"
         return "empty"
 
-    @property
-    def _prefix(self) -> str:
-        return f"{PREFIX}-{self._run}-"
-
     def _made_up(self, queue: str) -> str:
-        return f"{self._prefix}{queue.removeprefix(f'{PREFIX}-')}"
+        return self._prefix + queue.removeprefix(f"{PREFIX}-").replace("-", self._hyphen)
 
     @property
     def _left(self) -> pathlib.Path:
@@ -334,7 +355,8 @@ class RunQueues:
         """How this queue is removed, here or by the next run where this one is killed."""
         declared = self._how.remove if self._how else ""
         seconds = self._how.seconds if self._how else 30.0
-        found = Removal(run=self._ledger.run_id, here=str(self._commands.here.absolute()))
+        here = str(self._commands.here.absolute())
+        found = Removal(run=self._ledger.run_id, hyphen=self._hyphen, here=here)
         if isinstance(declared, tuple) and declared:
             command = tuple(self._fill(part, name, "remove") for part in declared)
             return msgspec.structs.replace(found, command=command, seconds=seconds)

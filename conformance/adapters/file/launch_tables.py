@@ -410,11 +410,13 @@ class Policies(Depth):
     that differs from the setting's default counts. If no place has a value, or each has null, the setting has its
     default. `present` is for a broker that adds policies to its answer later: a place that only a complete answer has.
     Until then the broker is asked again. Without `present` the first answer is complete.
+
+    In the table of an external broker, each key replaces the one of its product.
     """
 
     body: str = ""
     present: str = ""
-    fields: Mapping[Word, tuple[str, ...]]
+    fields: Mapping[Word, tuple[str, ...]] = {}
 
 
 COMMANDS = ("kill", "start", "stop", "pause", "resume", "wait_ready")
@@ -463,8 +465,9 @@ class External(Table):
     more, empty and used by this run only. The last one is for the readiness probe. A queue that holds messages is
     skipped; with `drain_queues` its messages are consumed before it is used.
 
-    `remove` removes a queue of the run if `declare` has no `remove`. `depth` replaces the product's own [depth].
-    With `same_login` the suite uses the login of the clients for the management, not the one in the addresses.
+    `remove` removes a queue of the run if `declare` has no `remove`. `depth` replaces the product's own [depth]. The
+    keys of `policies` replace those of its [policies]. With `same_login` the suite uses the login of the clients for
+    the management, not the one in the addresses.
     """
 
     urls: Mapping[Word, str] = {}
@@ -482,6 +485,7 @@ class External(Table):
     drain_queues: bool = False
     remove: Remove | None = None
     depth: Depth | None = None
+    policies: Policies | None = None
     same_login: bool = False
 
     @pydantic.model_validator(mode="after")
@@ -501,6 +505,12 @@ class External(Table):
         said = owner.model_fields_set
         kept = self.model_fields_set - said - (_QUEUES if said & _QUEUES else set())
         return owner.model_copy(update={name: getattr(self, name) for name in kept})
+
+    def asked_of(self, policies: Policies | None) -> Policies | None:
+        """How this broker is asked for policies, if its product is asked like this."""
+        if policies is None or self.policies is None:
+            return self.policies or policies
+        return policies.model_copy(update={key: getattr(self.policies, key) for key in self.policies.model_fields_set})
 
     def command(self, name: str) -> Command | None:
         """The command of that key; None if the user gave none."""

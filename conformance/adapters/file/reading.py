@@ -34,6 +34,9 @@ _REFERENCES = {
 }
 """Where names stand (a text, a list, or the keys of a table), and the table that has them."""
 
+_OF_OWNER = {"external.settings": "settings", "external.policies.fields": "settings"}
+"""The same for the file of an external broker."""
+
 _VALUES = ("settings.*.off_with.settings.*", "template.files.*.when.*")
 """Values of settings, each under the name of its setting."""
 
@@ -63,8 +66,8 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
     "external.declare.url|remove|lasting": _QUEUE,
     "external.declare.body|command": ("queue", "options"),
     "external.declare.options.*": ("queue", "value"),
-    "external.remove|depth.url|address|body": _REQUEST,
-    "external.remove|depth.headers|properties.*": _REQUEST,
+    "external.remove|depth|policies.url|address|body|command": _REQUEST,
+    "external.remove|depth|policies.headers|properties.*": _REQUEST,
     "config.rewrite.*.text": (),
     "depth|policies.url|address|body|command": _QUEUE,
     "depth|policies.properties.*": _QUEUE,
@@ -116,7 +119,7 @@ def _read(data: Mapping[str, Any], here: pathlib.Path) -> tuple[BrokerFile | Non
 def check_external(file: BrokerFile, rules: External) -> None:
     """Raise `UsageError` if these rules have an unknown placeholder, or a setting that the file does not have."""
     data = {**file.model_dump(include={"ports", "settings", "variants"}), "external": rules.model_dump()}
-    if found := [*_unknown_placeholders(data), *_unknown_names(data, {"external.settings": "settings"})]:
+    if found := [*_unknown_placeholders(data), *_unknown_names(data, _OF_OWNER)]:
         raise together(found)
 
 
@@ -214,6 +217,8 @@ def _contradictions(data: Mapping[str, Any]) -> Iterator[str]:
     settings = dict(_items(data.get("settings")))
     if data.get("depth") is None and (not _is_external(data) or {"amqp", "stomp"} & {*_names(data.get("protocols"))}):
         yield "depth: required: without it the suite cannot tell an empty queue from a stuck one"
+    if data.get("policies") is not None and not _at(data, "policies.fields"):
+        yield "policies.fields: required: without it no policy is read from the answer"
     if data.get("xml") is None:
         for place, _ in _at(data, "settings.*.xml"):
             yield f"{place}: this is a place in the file of [xml], which is missing"
