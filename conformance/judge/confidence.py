@@ -1,4 +1,4 @@
-"""Bound the chance of an offence after zero counterexamples.
+"""Bound the chance of an offence after zero counterexamples, and say in words what such a figure means.
 
 The independent unit is the effective fault, never the message: messages that one kill loses share their cause.
 """
@@ -45,3 +45,39 @@ def miss_probability(failed: int, trials: int, clean: int) -> float:
     if not 0 <= failed <= trials or clean < 0:
         raise ValueError(f"a control cannot fail {failed} of {trials} times beside {clean} clean trials")
     return math.prod((trials - failed + 1 + j) / (trials + 2 + j) for j in range(clean))
+
+
+def percent(share: float) -> str:
+    """Return a share in percent, rounded, but never to 0.
+
+    >>> percent(bound(3)), percent(bound(1_000)), percent(0.0)
+    ('63 %', '0.3 %', '0 %')
+    """
+    return f"{100 * share:.0f} %" if share >= 0.01 else f"{100 * share:.1g} %"
+
+
+def may_fail(share: float, faults: str) -> str:
+    """Say what `bound` leaves open; `faults` is the plural of the fault.
+
+    >>> may_fail(bound(3), "kills")
+    'may still fail in up to 63 % of kills'
+    """
+    return f"may still fail in up to {percent(share)} of {faults}"
+
+
+def chance_of_control(q: float) -> str:
+    """Say what a miss probability is.
+
+    >>> chance_of_control(miss_probability(3, 3, 3))
+    'a broker as weak as the control would pass with the chance q = 0.029'
+    """
+    return f"a broker as weak as the control would pass with the chance {q_words(q)}"
+
+
+def q_words(q: float) -> str:
+    """Return a miss probability with three decimals, but never as 0.
+
+    >>> q_words(miss_probability(3, 3, 3)), q_words(miss_probability(3, 3, 30))
+    ('q = 0.029', 'q < 0.001')
+    """
+    return f"q = {q:.3f}" if q >= 0.001 else "q < 0.001"

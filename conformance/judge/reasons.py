@@ -45,6 +45,15 @@ def count_faults(fault: str, number: int) -> str:
     return _plural(number, _FAULTS.get(fault, ("trial", "trials")))
 
 
+def faults_named(fault: str) -> str:
+    """Return the plural of the fault of that name.
+
+    >>> faults_named("power_loss")
+    'power losses'
+    """
+    return _FAULTS.get(fault, ("trial", "trials"))[1]
+
+
 def sentence(words: str) -> str:
     """End words with one full stop.
 
@@ -80,9 +89,10 @@ def holds(tally: Tally) -> str:
         f"{counted(tally)} in {units(tally, tally.faults)}{in_trials} (at least {exposure.minimum:,} {risk} in each)."
     ]
     if tally.fault != NONE:
-        several = _FAULTS[tally.fault][1]
-        below = f"{100 * confidence.bound(tally.faults):.0f} % (95 % confidence)"
-        text.append(f"If such {several} are independent, the chance that one violates the claim is below {below}.")
+        below = f"{confidence.percent(confidence.bound(tally.faults))} (95 % confidence)"
+        text.append(
+            f"If such {faults_named(tally.fault)} are independent, the chance that one violates the claim is below {below}."
+        )
         text.append(power(tally))
     last = _everywhere(tally) if tally.scenario.standing else f"Failure model: {failure_model(tally)}."
     return " ".join([*filter(None, text), control(tally), last])
@@ -132,7 +142,8 @@ def control(tally: Tally) -> str:
     if tally.strong:
         q = confidence.miss_probability(result.failed, result.trials, tally.faults)
         which = f"The opposite setting ({result.label})" if tally.claim.kind is Kind.DEFAULT else "The control"
-        return f"{which} failed in {result.failed} of {units(tally, result.trials)} (q = {q:.3f})."
+        passes = confidence.chance_of_control(q)
+        return f"{which} failed in {result.failed} of {units(tally, result.trials)}; {passes}."
     on = f"with {result.label}" if isinstance(tally.check.control, Weakened) else f"on the {result.label}"
     failed = f"{result.failed} of {result.trials}"
     return f"The check was seen to fail {on} ({failed}), which proves the check, not the exposure."

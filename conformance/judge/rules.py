@@ -368,7 +368,8 @@ def _doubts_of_control(one: Tally) -> Iterator[str]:
         if q > confidence.ENOUGH:
             yield (
                 f"Too few trials for this control, which failed in {result.failed} of {result.trials}: a broker that "
-                f"is as bad would pass {reasons.units(one, one.faults)} with q = {q:.3f}, and 0.05 is allowed."
+                f"is as bad would pass {reasons.units(one, one.faults)} with the chance {confidence.q_words(q)}, and "
+                f"{confidence.ENOUGH} is allowed."
             )
     elif result.failed < result.trials:
         yield f"Its control ({chosen.label}) failed only in {result.failed} of {result.trials}, and must fail in all."

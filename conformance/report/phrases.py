@@ -7,7 +7,9 @@ import shlex
 from collections.abc import Iterable
 
 from conformance.errors import ExitCode
+from conformance.judge import confidence
 from conformance.judge.exits import codes, exit_code
+from conformance.judge.reasons import faults_named
 from conformance.judge.rows import ControlResult, Exposure, Judgement, Verdict, VerdictRow
 from conformance.scenario.script import (
     After,
@@ -190,10 +192,10 @@ def control_words(control: ControlResult | None) -> str:
 
 
 def bound_words(row: VerdictRow) -> str:
-    """Say what zero counterexamples prove, at 95 % confidence; empty if no bound applies."""
-    chance = f"below {row.bound:.0%} per fault" if row.bound is not None else ""
-    missed = f"q = {row.q:.3f}" if row.q is not None else ""
-    return "; ".join(part for part in (chance, missed) if part)
+    """Say what zero counterexamples leave open, at 95 % confidence; empty if no bound applies."""
+    left = confidence.may_fail(row.bound, faults_named(row.fault)) if row.bound is not None else ""
+    passes = confidence.chance_of_control(row.q) if row.q is not None else ""
+    return "; ".join(part for part in (left, passes) if part)
 
 
 def steps_in_words(steps: Iterable[Step]) -> list[str]:

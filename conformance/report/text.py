@@ -20,9 +20,10 @@ from conformance.judge.rows import HERE, Judgement, RunRecord, Verdict, VerdictR
 from conformance.report import model, pictures, questions
 from conformance.report.html import first_timeline, timeline
 from conformance.report.model import Expectations
-from conformance.report.phrases import exit_means
+from conformance.report.phrases import bound_words, exit_means
 
 ROWS = 20
+_EVIDENCE = "evidence (95 % confidence)"
 EVENTS = 10
 _LEAST_TELLING = (
     ("process", ""),
@@ -101,24 +102,23 @@ def _claims(judgement: Judgement, catalogue: Catalogue | None) -> list[Renderabl
     for rows in by_claim.values():  # of the worst verdict, the row with the most faults first
         rows.sort(key=lambda row, worst=rows[0].verdict: (row.verdict is not worst, -row.faults))  # type: ignore[misc]
     table = Table(box=None, pad_edge=False, header_style="dim", expand=False)
-    for name in ("claim", "verdict", "scenarios", "confidence"):
-        table.add_column(name, no_wrap=True, justify="right" if name == "scenarios" else "left")
+    for name in ("claim", "verdict", "scenarios", _EVIDENCE):
+        table.add_column(name, no_wrap=name != _EVIDENCE, justify="right" if name == "scenarios" else "left")
     for claim, (row, *others) in list(by_claim.items())[:ROWS]:
         asked = "judged as" if model.judged_as(row, judgement.run, catalogue) else "required" if row.required else ""
         foreign = asked != "judged as" and model.not_promised(row, judgement.run, catalogue)
-        confidence = "not promised" if foreign else _confidence(row, asked)
+        evidence = "not promised" if foreign else _evidence(row, asked)
         verdict = _line(row.graded, STYLES.get(row.verdict, "dim"))
-        table.add_row(_line(claim), verdict, _line(str(1 + len(others))), _line(confidence))
+        table.add_row(_line(claim), verdict, _line(str(1 + len(others))), _whole(evidence))
     left = len(by_claim) - ROWS
     return [table, *([_line(f"... and {left} more in the report", "dim")] if left > 0 else [])]
 
 
-def _confidence(row: VerdictRow, asked: str) -> str:
+def _evidence(row: VerdictRow, asked: str) -> str:
+    """Return how often a violation was seen, or what a pass leaves open: in faults, or beside its control alone."""
     if row.verdict is Verdict.VIOLATED:
         return f"seen in {row.offended_faults} of {row.faults}" + (f", {asked}" if asked else "")
-    bound = f"<{row.bound:.0%}" if row.bound is not None else ""
-    missed = f"q={row.q:.3f}" if row.q is not None else ""
-    return " ".join(part for part in (missed, bound) if part)
+    return bound_words(row).partition("; ")[0]
 
 
 def _first_violation(answers: Sequence[VerdictRow], written: Mapping[str, Path] | None) -> list[RenderableType]:

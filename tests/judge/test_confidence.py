@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from conformance.judge.confidence import bound, miss_probability
+from conformance.judge.confidence import bound, may_fail, miss_probability, percent, q_words
 
 
 def test_bounds_of_the_design():
@@ -39,3 +39,15 @@ def test_counts_that_contradict_themselves(counts):
 def test_no_fault_bounds_nothing():
     with pytest.raises(ValueError, match="bound nothing"):
         bound(0)
+
+
+@pytest.mark.parametrize("clean", [10, 30, 300, 3_000])
+def test_no_figure_is_printed_as_nothing(clean):
+    """Counter-example: `q=0.000` and `<0%` read as certainty. Thousands of clean faults leave a chance open."""
+    assert "q < 0.001" == q_words(miss_probability(3, 3, clean) * 1e-3)
+    assert percent(bound(clean)) not in ("0 %", "0.0 %")
+
+
+def test_words_of_a_bound():
+    assert "may still fail in up to 26 % of power losses" == may_fail(bound(10), "power losses")
+    assert ["10 %", "1 %", "0.3 %", "0.03 %"] == [percent(bound(n)) for n in (30, 300, 1_000, 10_000)]

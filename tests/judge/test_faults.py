@@ -70,7 +70,8 @@ def test_a_claim_of_the_disk_holds_where_a_sync_was_held():
         "0 of 300 persistent messages were confirmed before a sync of their record had returned in 3 trials with "
         "held syncs (at least 50 at risk in each). If such trials with held syncs are independent, the chance that one "
         "violates the claim is below 63 % (95 % confidence). The control failed in 3 of 3 "
-        "trials with held syncs (q = 0.029). Failure model: slow disk."
+        "trials with held syncs; a broker as weak as the control would pass with the chance q = 0.029. Failure model: "
+        "slow disk."
     ) == row.reason
 
 

@@ -37,8 +37,8 @@ def test_holds():
     assert Verdict.HOLDS == row.verdict
     assert (
         "0 of 300 confirmed messages lost in 3 kills (at least 50 at risk in each). If such kills are independent, the "
-        "chance that one violates the claim is below 63 % (95 % confidence). The control failed in 3 of 3 kills "
-        "(q = 0.029). Failure model: process death."
+        "chance that one violates the claim is below 63 % (95 % confidence). The control failed in 3 of 3 kills; "
+        "a broker as weak as the control would pass with the chance q = 0.029. Failure model: process death."
     ) == row.reason
     assert (3, 0, 0, 0.63, 0.029) == (row.trials, row.offended, row.void, round(row.bound, 2), round(row.q, 3))
 

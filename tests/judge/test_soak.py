@@ -165,8 +165,8 @@ WEAK = {"persistence": False, "sync_acknowledgements": False}
 GONE = "1 confirmed and unacknowledged messages are gone, such as p1:7"
 AGAIN = "1,234 messages were delivered again without a reason, such as p1:7"
 NOTHING = (
-    "None of 9 confirmed messages was lost, duplicated or altered. A fault offends with a chance of at most 63% (95 %). "
-    "A kill cannot show a missing sync: this is about the death of processes."
+    "None of 9 confirmed messages was lost, duplicated or altered. A fault offends with a chance of at most 63 % "
+    "(95 % confidence). A kill cannot show a missing sync: this is about the death of processes."
 )
 NO_PROMISE = "This configuration does not promise it: "
 NO_CONTROL = "No control was seen to fail: "

@@ -23,10 +23,21 @@ def _lines(text):
 
 
 def test_one_line_for_each_claim():
-    """Claim, verdict with its strength, how many scenarios, and confidence."""
-    first, *others = _lines(plain(judgement(row(strength="3 kills"), row(scenario="other", faults=1))))
+    """Claim, verdict with its strength, how many scenarios, and what a pass leaves open."""
+    held = row(strength="3 kills", fault="kill")
+    first, *others = _lines(plain(judgement(held, row(scenario="other", faults=1))))
 
-    assert ("SOLCD-ACK-01 HOLDS (3 kills) 2 q=0.029 <39%", []) == (" ".join(first.split()), others)
+    assert ("SOLCD-ACK-01 HOLDS (3 kills) 2 may still fail in up to 39 % of kills", []) == (
+        " ".join(first.split()),
+        others,
+    )
+
+
+def test_a_pass_without_a_fault_says_what_its_control_proves():
+    """Also that a chance is small, never that it is 0."""
+    (line,) = _lines(plain(judgement(row(bound=None, q=1e-9))))
+
+    assert line.endswith("a broker as weak as the control would pass with the chance q < 0.001")
 
 
 def test_six_questions_come_first():
