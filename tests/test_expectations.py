@@ -183,6 +183,14 @@ def test_beside_a_baseline(then, now, code, standing):
     assert (code, standing) == (found.exit_code, standings(found))
 
 
+def test_nothing_decided_is_no_success():
+    """Also where the baseline has decided nothing: with --trials 1 an upgrade left all claims undecided, and exited with 0."""
+    found = judged(row("INCONCLUSIVE"), then=[row("INCONCLUSIVE")])
+
+    assert (ExitCode.NOTHING_RAN, ["still-undecided"]) == (found.exit_code, standings(found))
+    assert "none was decided" in found.expectations.means
+
+
 def test_a_row_that_is_gone_is_lost():
     found = judged(row("HOLDS"), then=[row("HOLDS"), row("HOLDS", scenario="gone")])
 

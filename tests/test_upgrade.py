@@ -298,6 +298,7 @@ def record(*refused, starts=()):
     [
         ("VIOLATED", "VIOLATED", (), ExitCode.CONFORMANT, Standing.NOT_NEW),
         ("HOLDS", "VIOLATED", (), ExitCode.VIOLATED, Standing.REGRESSION),
+        ("INCONCLUSIVE", "INCONCLUSIVE", (), ExitCode.NOTHING_RAN, Standing.STILL_UNDECIDED),
         ("HOLDS", "HARNESS_ERROR", ("killed.1",), ExitCode.VIOLATED, Standing.REGRESSION),
         ("HARNESS_ERROR", "HARNESS_ERROR", ("killed.1",), ExitCode.HARNESS, None),  # the old one did not start either
         # errors of the suite beside the refusal: not everything could be tried

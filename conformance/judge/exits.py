@@ -44,7 +44,8 @@ def codes(
     """Return the exit codes for all parts of a judged run (design, "Verdicts" 7).
 
     A run that ended before its last trial is a harness error. A row that was not tried, or that another row decided
-    (`VerdictRow.decided_by`), changes nothing. A `spared` row counts as conformant, unless it is an error of the suite.
+    (`VerdictRow.decided_by`), changes nothing. A `spared` row counts as conformant, unless it is an error of the suite;
+    but where no claim was decided, and some claim is undecided, the run says nothing, although a baseline has no more.
     `also` are further codes, from outside the rows.
     """
 
@@ -52,9 +53,11 @@ def codes(
         settled = row.verdict is Verdict.INCONCLUSIVE and row.decided_by
         return ExitCode.CONFORMANT if asked is not ExitCode.HARNESS and (settled or spared(row)) else asked
 
-    asked = {code_of(row, OF_BROKER[row.verdict]) for row in judgement.rows if row.verdict in OF_BROKER}
-    if not asked:  # self-checks say nothing about the broker
-        asked = {ExitCode.NOTHING_RAN}
+    tried = [row for row in judgement.rows if row.verdict in OF_BROKER]  # self-checks say nothing about the broker
+    asked = {code_of(row, OF_BROKER[row.verdict]) for row in tried}
+    judged = {row.verdict for row in tried} & {Verdict.HOLDS, Verdict.VIOLATED, Verdict.INCONCLUSIVE}
+    if not tried or judged == {Verdict.INCONCLUSIVE}:
+        asked.add(ExitCode.NOTHING_RAN)
     asked |= {code_of(row, _OF_SUITE[row.verdict]) for row in judgement.self_checks if row.verdict in _OF_SUITE}
     asked.update(also)
     if judgement.run.interrupted:

@@ -985,6 +985,10 @@ def test_spared_rows():
     broken = judgement(Verdict.HARNESS_ERROR)
 
     assert ExitCode.CONFORMANT == exits.exit_code(everything, spared=lambda _: True)
+    for beside in ([], [Verdict.OBSERVED, Verdict.WITNESSED]):  # what is no claim decides none
+        undecided = judgement(Verdict.INCONCLUSIVE, *beside)
+        assert ExitCode.NOTHING_RAN == exits.exit_code(undecided, spared=lambda _: True)
+        assert ExitCode.INCONCLUSIVE == exits.exit_code(undecided)
     assert ExitCode.HARNESS == exits.exit_code(broken, spared=lambda _: True)
     assert ExitCode.INCONCLUSIVE == exits.exit_code(judgement(Verdict.HOLDS), also=[ExitCode.INCONCLUSIVE])
     assert ExitCode.INCONCLUSIVE == exits.exit_code(everything, spared=lambda row: row.verdict is Verdict.VIOLATED)
