@@ -119,9 +119,8 @@ class Line:
 
 
 def cell(rows: Iterable[VerdictRow]) -> Cell:
-    """Return what rows say together. One that a stronger scenario has decided counts only if it is the only one."""
-    every = list(rows)
-    open_ = [row for row in every if not row.decided_by and not row.required] or every
+    """Return what rows say together."""
+    open_ = _open(rows)
     for word in _JUDGED:
         if any(row.verdict is word for row in open_):
             return _counted(word, [row for row in open_ if row.verdict in _JUDGED])
@@ -129,6 +128,12 @@ def cell(rows: Iterable[VerdictRow]) -> Cell:
     if found is not Verdict.OBSERVED:
         return Cell(found)
     return _counted(found, [row for row in open_ if row.verdict is found and row.kind != Kind.OBSERVATION])
+
+
+def _open(rows: Iterable[VerdictRow]) -> list[VerdictRow]:
+    """Leave out what a stronger scenario has decided, and what only the user requires, unless there is nothing else."""
+    every = list(rows)
+    return [row for row in every if not row.decided_by and not row.required] or every
 
 
 def _counted(word: Verdict, judged: Sequence[VerdictRow]) -> Cell:
@@ -162,27 +167,43 @@ def sentence(judgement: Judgement) -> str:
     """Say in one sentence what is asked first: whether confirmed messages were safe, and what could not be said.
 
     `No confirmed message was lost in 42 kills and 20 power losses. Not decided: if the disk fails.`
+
+    It rests on the rows of the first question, and on losses in transactions. So it never says "not decided" where the
+    cell of that question holds or fails. Counter-example: of OpenMQ only a check of every trial had decided it.
     """
-    unsafe = [row for row in judgement.rows if _is_loss(row) and row.verdict is Verdict.VIOLATED]
-    safe = [row for row in judgement.rows if _is_loss(row) and row.verdict is Verdict.HOLDS and not row.standing]
+    first = next(iter(QUESTIONS.values()))
+    rows = _open(row for row in judgement.rows if row.anomaly in first or _is_loss(row))
+    unsafe = [row for row in rows if _is_loss(row) and row.verdict is Verdict.VIOLATED]
+    safe = [row for row in rows if _is_loss(row) and row.verdict is Verdict.HOLDS and not row.standing]
     lost, tried = [], []
     for fault in dict.fromkeys(name for names in MODELS.values() for name in sorted(names)):
         one = _counted(Verdict.VIOLATED, [row for row in (*unsafe, *safe) if row.fault == fault])
         tried += [(fault, one.of)] if one.of and fault != "none" else []
         lost += [f"{one.count:,} of {count_faults(fault, one.of)}"] if one.count else []
+    whole = cell(row for row in judgement.rows if row.anomaly in first)
+    kept = _counted(Verdict.HOLDS, [row for row in rows if _is_loss(row)])
     if lost:
         said = f"Confirmed messages were not safe in {_listed(lost)}"
     elif tried:
         said = f"No confirmed message was lost in {_listed([count_faults(*each) for each in tried])}"
+    elif whole.verdict is Verdict.HOLDS and kept.count:
+        said = f"No confirmed message was lost in {count_faults('none', kept.count)}"
+    elif whole.verdict is Verdict.HOLDS:
+        said = "What was tried of confirmed messages holds, and whether one is lost was not decided"
+    elif whole.verdict is Verdict.VIOLATED:
+        said = "Whether confirmed messages are lost was not decided"
     else:
         return "Whether confirmed messages are safe was not decided."
+    if whole.verdict is Verdict.VIOLATED and not lost:
+        violated = dict.fromkeys(row.claim for row in rows if row.verdict is Verdict.VIOLATED)
+        said = f"{said}, and yet they are not safe: {_listed(list(violated))}"
     left = [f"if {name}" for name in _ENDS if not MODELS[name] & dict(tried).keys()]
     return f"{said}. Not decided: {', '.join(left)}." if left else f"{said}."
 
 
 def _is_loss(row: VerdictRow) -> bool:
-    """Whether the check of a row is about the loss of confirmed messages; what only the user requires is not."""
-    return (row.anomaly.startswith("lost") or row.anomaly in _NOT_STORED) and not row.required
+    """Whether the check of a row is about the loss of confirmed messages."""
+    return row.anomaly.startswith("lost") or row.anomaly in _NOT_STORED
 
 
 def _listed(parts: Sequence[str]) -> str:

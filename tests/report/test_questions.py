@@ -85,7 +85,42 @@ def test_a_row_stands_in_the_column_of_its_fault():
             "Confirmed messages were not safe in 1 of 126 trials.",
         ),
         ((lost("kill"), violated(anomaly="lost", fault="kill", required=True)), "No confirmed message was lost in 6"),
+        # A commit is a confirm of its sends, although another question asks about transactions.
+        (
+            (lost("kill"), violated(anomaly="lost_committed", fault="kill", scenario="b", faults=3, offended_faults=2)),
+            "Confirmed messages were not safe in 2 of 9 kills.",
+        ),
+        # Only a check of every trial has decided it.
+        (
+            (lost("none", standing=True, faults=3), lost("kill", verdict=Verdict.NOT_TRIED)),
+            "No confirmed message was lost in 3 trials. Not decided: if the broker is killed, if the disk fails,",
+        ),
+        (
+            (row(anomaly="corrupt", standing=True),),
+            "What was tried of confirmed messages holds, and whether one is lost was not decided. Not decided: if",
+        ),
+        (
+            (lost("kill"), violated("AMQP-BARE-01", anomaly="corrupt", standing=True)),
+            "No confirmed message was lost in 6 kills, and yet they are not safe: AMQP-BARE-01. Not decided: if",
+        ),
+        ((violated(anomaly="lost", fault="kill", required=True),), "Confirmed messages were not safe in "),
     ],
 )
 def test_sentence(rows, said):
     assert questions.sentence(judgement(*rows)).startswith(said)
+
+
+WORDS = [Verdict.HOLDS, Verdict.VIOLATED, Verdict.INCONCLUSIVE, Verdict.NOT_TRIED, Verdict.NOT_APPLICABLE]
+
+
+@pytest.mark.parametrize("anomaly", ["lost", "corrupt"])
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("changes", [{}, {"standing": True}, {"required": True}, {"fault": "kill"}])
+def test_the_sentence_and_the_first_cell_agree(anomaly, word, changes):
+    """Counter-example: the index said "holds" of OpenMQ, and its report that nothing was decided."""
+    found = judgement(row(anomaly=anomaly, verdict=word, offended_faults=1, **{"fault": "none", **changes}))
+    first = questions.cell(questions.lines(found)[0].rows)
+    said = questions.sentence(found)
+
+    assert (first.verdict in (Verdict.HOLDS, Verdict.VIOLATED)) == ("safe was not decided" not in said)
+    assert (first.verdict is Verdict.VIOLATED) == ("not safe" in said)
