@@ -315,7 +315,7 @@ def test_two_runs_are_compared(tmp_path, capsys):
         return code, lines
 
     changed = "SOLCD-ACK-01 in killed:"
-    assert (1, [f"regressions: {changed} HOLDS in the baseline, VIOLATED now"]) == diff("a", "b")
+    assert (1, [f"new violations: {changed} HOLDS in the baseline, VIOLATED now"]) == diff("a", "b")
     assert (0, [f"improvements: {changed} VIOLATED in the baseline, HOLDS now"]) == diff("b", "a")
     assert (0, [f"not new: {changed} VIOLATED in the baseline, VIOLATED now"]) == diff("b", "b/report.json")
     assert (0, ["no claim has another answer"]) == diff("a", "a")

@@ -46,7 +46,7 @@ class StandingText:
 
 
 STANDING_TEXTS: dict[Standing, StandingText] = {
-    Standing.REGRESSION: StandingText("Regressions", "Violated now, and not in the baseline.", "regression"),
+    Standing.REGRESSION: StandingText("New violations", "Violated now, and not in the baseline.", "new violation"),
     Standing.MENDED: StandingText(
         "Known failures that did not fail", "Expected to fail every time, and they hold.", "known failure that holds"
     ),

@@ -114,8 +114,10 @@ def least_difference(before: Share, faults: int, level: float) -> float | None:
     return min(found, default=None)
 
 
-def lines(before: Sequence[Report], after: Report, *, one_version: bool = False) -> Iterator[str]:
-    """Yield a line for each claim and scenario in which a run saw an offence, and what the others say together.
+def lines(
+    before: Sequence[Report], after: Report, *, one_version: bool = False
+) -> Iterator[tuple[VerdictRow | None, str]]:
+    """Yield each row after with its counts if a run saw an offence, and with None what the others say together.
 
     Faults of several runs before are added. With `one_version` only those of the version of the run after count.
     """
@@ -125,10 +127,10 @@ def lines(before: Sequence[Report], after: Report, *, one_version: bool = False)
     adjusted = dict(zip(claims, holm(tested), strict=True))
     for row, pair in pairs:
         if any(each.offended for each in pair):
-            yield f"{row.claim} in {row.scenario}: {_words(row, pair, adjusted[row.claim], LEVEL / len(claims))}"
+            yield row, _words(row, pair, adjusted[row.claim], LEVEL / len(claims))
     if clean := sum(not any(each.offended for each in pair) for _, pair in pairs):
         runs = "either run" if len(before) == 1 else "any run"
-        yield f"checks of equal settings with no counterexample in {runs}: {clean}"
+        yield None, f"checks of equal settings with no counterexample in {runs}: {clean}"
 
 
 def _words(row: VerdictRow, pair: Pair, p: float, level: float) -> str:
@@ -139,8 +141,8 @@ def _words(row: VerdictRow, pair: Pair, p: float, level: float) -> str:
     if p <= LEVEL:
         return f"{counts}: {'more' if after.rate > before.rate else 'less'} often ({found})"
     least = least_difference(before, after.faults, level)
-    could = "so few could show none" if least is None else f"one of {least:.0%} could have been"
-    return f"{counts}: no difference is shown, {could} ({found})"
+    shows = "so few show no change of the rate" if least is None else f"a change of {least:.0%} could have shown"
+    return f"{counts}: the rate may be the same, {shows} ({found})"
 
 
 def _pairs(before: Sequence[Report], after: Report, *, one_version: bool) -> list[tuple[VerdictRow, Pair]]:

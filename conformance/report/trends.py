@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from conformance.judge.rows import Course, Verdict
+from conformance.judge.rows import Course, Verdict, VerdictRow
 from conformance.report import html, model, phrases, rates
 from conformance.report.expectations import DECIDED, Expected, check_baseline
 from conformance.report.model import Expectations, Report
@@ -75,15 +75,26 @@ class Comparison:
         )
 
     @property
-    def rates(self) -> list[str]:
-        return list(rates.lines(self.reports[:1], self.reports[-1]))
+    def differences(self) -> list[str]:
+        """What has another standing in the last run than in the first, and how often each saw it: one line a row.
+
+        A claim is newly violated with the first counterexample, although its rate may be the same as before.
+        """
+        found = dict(_by_row(rates.lines(self.reports[:1], self.reports[-1])))
+        marked = [
+            f"{line}; {counts}" if (counts := found.pop((item.claim, item.scenario, item.mode), "")) else line
+            for item, line in zip(self.expectations.items, self.expectations.lines, strict=True)
+        ]
+        return [*marked, *(_about(*row, counts) for row, counts in found.items())]
 
     @property
     def pooled(self) -> list[str]:
         """The rates against all earlier runs of one version; a run that was judged twice counts once."""
         *earlier, last = self.reports
         pool = {report.run.run: report for report in earlier if report.run.run != last.run.run}
-        return list(rates.lines(list(pool.values()), last, one_version=True)) if len(pool) > 1 else []
+        if len(pool) < 2:
+            return []
+        return [_about(*row, counts) for row, counts in _by_row(rates.lines([*pool.values()], last, one_version=True))]
 
     @property
     def times(self) -> dict[str, list[Course]]:
@@ -106,12 +117,22 @@ class Comparison:
         if several:
             yield from (trend.line for trend in self.trends if len(set(trend.answers)) > 1)
             yield "the last against the first:"
-        yield from self.expectations.lines or ["no claim has another answer"]
-        yield from self.rates
+        if not self.expectations.items:
+            yield "no claim has another answer"
+        yield from self.differences
         if pooled := self.pooled:
             yield f"the last against all earlier runs of {self.reports[-1].run.version}:"
             yield from pooled
         yield f"exit code {self.expectations.exit_code}: {self.expectations.means}"
+
+
+def _by_row(lines: Iterable[tuple[VerdictRow | None, str]]) -> Iterator[tuple[tuple[str, str, str], str]]:
+    """Name the row of each line by claim, scenario and mode, as an item of the expectations does."""
+    return (((row.claim, row.scenario, row.mode) if row else ("", "", ""), counts) for row, counts in lines)
+
+
+def _about(claim: str, scenario: str, mode: str, counts: str) -> str:
+    return f"{claim} in {scenario}: {counts}" if claim else counts
 
 
 def compare(reports: Sequence[Report]) -> Comparison:

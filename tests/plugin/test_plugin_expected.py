@@ -72,7 +72,7 @@ def test_nothing_expected(now, plain, strict):
             "xfailed",
             "violation known from the baseline: VIOLATED in the baseline, VIOLATED now",
         ),
-        ("VIOLATED", "HOLDS", "failed", "regression: HOLDS in the baseline, VIOLATED now"),
+        ("VIOLATED", "HOLDS", "failed", "new violation: HOLDS in the baseline, VIOLATED now"),
         ("INCONCLUSIVE", "INCONCLUSIVE", "skipped", "answer undecided as before: INCONCLUSIVE in the baseline"),
         ("INCONCLUSIVE", "HOLDS", "failed", "answer lost since the baseline: HOLDS in the baseline, INCONCLUSIVE now"),
         ("NOT_TRIED", "HOLDS", "skipped", "answer lost since the baseline: HOLDS in the baseline, NOT_TRIED now"),
