@@ -1,11 +1,17 @@
 """The files of `fixtures/bugs`, and the table and the exit code of `tools.bugs`."""
 
+import dataclasses
 import json
 
 import pytest
 
+from conformance import campaign, claims, scenario
 from conformance.errors import UsageError
+from conformance.report import site
+from conformance.run import planning
 from tools import bugs
+
+SCENARIOS = scenario.load(claims.load())
 
 FILE = """
 title = "BROKER-1"
@@ -55,6 +61,24 @@ def test_a_wrong_file_is_refused(tmp_path, old, new, said):
 
     with pytest.raises(UsageError, match=said):
         bugs.read(path)
+
+
+@pytest.mark.parametrize("one", site.problems(), ids=lambda one: one.name)
+def test_a_default_run_plays_what_has_convicted_a_broker(one):
+    """Of that version, over that protocol, with all faults; counter-example: Artemis 2.56.0 on a full disk was green.
+
+    A machine may lack a fault, and then the run says so.
+    """
+    settings = [f"{name}={bugs._word(value)}" for name, value in one.settings.items()]
+    for version in one.versions if one.scenarios else ():
+        options = campaign.Options(
+            f"{one.adapter}@{version}", protocol=one.protocol, client=one.client, settings=settings
+        )
+        chosen = dataclasses.replace(campaign.prepare(options).selection, unable={})
+        played = {
+            name for name in one.scenarios if SCENARIOS[name].standing or planning.wanted(SCENARIOS[name], chosen)
+        }
+        assert set(one.scenarios) == played, version
 
 
 def test_an_unknown_setting_is_refused(tmp_path):

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from conformance import adapters, paths
+from conformance import adapters, claims, paths, scenario
 from conformance.adapters import web
 from conformance.adapters.distribution import fetch
 from conformance.adapters.file.placeholders import fill
@@ -17,6 +17,7 @@ from conformance.adapters.launch.process_tree import name_of
 from conformance.faults.disk import injection
 from conformance.faults.power import image
 from conformance.ledger import RUN_VARIABLE, Ledger
+from conformance.report import site
 
 RABBITMQ, RABBITMQ_4 = adapters.find("rabbitmq"), adapters.find("rabbitmq@4.3.6")
 
@@ -159,6 +160,26 @@ def test_every_script_has_its_words():
 
     assert sorted(EVERY) == sorted(path.name for path in folder.glob("*.py"))
     assert [name for name in EVERY if name not in (folder / "README.md").read_text()] == []
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_every_finding_has_its_product_and_versions(name):
+    """As in its line of the README, and the scenarios and claims that show it are named there too, or below the table."""
+    text = (paths.fixtures() / "findings" / "README.md").read_text()
+    (row,) = (line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
+    (one,) = (each for each in site.problems() if each.name == name)
+    broker, product = row.split("|")[2], adapters.find(one.adapter).file
+    catalogue = claims.load()
+    scripts = scenario.load(catalogue)
+
+    assert product.title.removeprefix("Apache ").removeprefix("Eclipse ").removeprefix("ActiveMQ ") in broker
+    assert set(one.versions) == set(re.findall(r"\b\d+\.\d+\.\d+\b", re.sub(r"\(.*?\)", "", broker)))
+    assert [each for each in one.scenarios if f"`{each}`" not in row + text.partition("\nSo far ")[2]] == []
+    assert bool(one.scenarios) == bool(one.claims)
+    always = {claim for item in scripts.values() if item.standing for claim in item.decides}
+    assert {*one.claims} <= always.union(*(scripts[each].decides for each in one.scenarios))
+    assert [each for each in one.scenarios if not {*one.claims} & (always | scripts[each].decides.keys())] == []
+    assert one.settings.keys() <= product.settings.keys()
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -362,7 +362,8 @@ def test_a_new_version_that_forgets(regression):
     assert ["VIOLATED"] == [str(row.verdict) for row in new]
     assert ["conformance replay ."] == [row.replay[:20] for row in new]
     assert (
-        "new violations: ARTEMIS-TX-09 in broker-killed-after-commit: HOLDS in the baseline, VIOLATED now" in done.stdout
+        "new violations: ARTEMIS-TX-09 in broker-killed-after-commit: HOLDS in the baseline, VIOLATED now"
+        in done.stdout
     )
     assert after.run.version.endswith(" with liar=loses-the-oldest")
     assert {"broker-killed-after-commit.subject"} == {start["trial"].rpartition(".")[0] for start in record["starts"]}

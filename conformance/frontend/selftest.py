@@ -19,7 +19,6 @@ import statistics
 import subprocess
 import sys
 import time
-import tomllib
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
@@ -285,8 +284,7 @@ def line(row: Played) -> str:
 def guarantee(claim: str) -> str:
     """Return the question of the report that a claim answers, by the first check that decides it."""
     checks = (one.decides[claim] for one in scenario.load(claims.load()).values() if claim in one.decides)
-    anomaly = next(checks).anomaly
-    return next(asks for asks, anomalies in questions.QUESTIONS.items() if anomaly in anomalies)
+    return questions.question_of(next(checks).anomaly)
 
 
 def _played(name: str, liar: Lie) -> Played:
@@ -444,11 +442,8 @@ def _of_bugs(adapter: Adapter) -> set[tuple[str, str]]:
     Counter-example to a claim alone: a full disk shows that Artemis 2.56.0 violates ARTEMIS-SEND-09, and a kill that
     accused it of the same would be our error.
     """
-    bugs = [tomllib.loads(path.read_text()) for path in sorted((paths.fixtures() / "bugs").glob("*.toml"))]
-    of_it = [bug for bug in bugs if (bug["adapter"], bug["bad"]) == (adapter.name, adapter.version)]
-    pairs = (
-        itertools.product(bug.get("claims", ()), bug.get("scenarios", ())) for bug in of_it if "settings" not in bug
-    )
+    of_it = [one for one in site.problems() if one.adapter == adapter.name and adapter.version in one.versions]
+    pairs = (itertools.product(one.claims, one.scenarios) for one in of_it if not one.settings)
     return {*itertools.chain.from_iterable(pairs)}
 
 

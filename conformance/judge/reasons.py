@@ -91,7 +91,8 @@ def holds(tally: Tally) -> str:
     if tally.fault != NONE:
         below = f"{confidence.percent(confidence.bound(tally.faults))} (95 % confidence)"
         text.append(
-            f"If such {faults_named(tally.fault)} are independent, the chance that one violates the claim is below {below}."
+            f"If such {faults_named(tally.fault)} are independent, the chance that one violates the claim is below "
+            f"{below}."
         )
         text.append(power(tally))
     last = _everywhere(tally) if tally.scenario.standing else f"Failure model: {failure_model(tally)}."

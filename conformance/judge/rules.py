@@ -39,6 +39,9 @@ _APPLIED_TO_NOTHING = "The check applied to nothing in"
 _NOTHING_AT_RISK = "Nothing was at risk in"
 _DEFAULT_UNTRIED = "No scenario of this version tries it."
 _LEFT_OUT = "Left out by the selection."
+_NO_TRIAL = "The run has no trial of its scenario."
+UNPLAYED = (_LEFT_OUT, _NO_TRIAL)
+"""The reasons of rows that another selection of the same broker would have tried."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +143,7 @@ def _rule(one: Tally, evidence: ClaimEvidence, untried: Mapping[str, str]) -> Ru
             return Ruling(Verdict.NOT_TRIED, reasons.sentence(unable))
         if not run.finished:
             return Ruling(Verdict.INCONCLUSIVE, reasons.incomplete(run), required)
-        return Ruling(Verdict.NOT_TRIED, untried.get(claim.id, "The run has no trial of its scenario."))
+        return Ruling(Verdict.NOT_TRIED, untried.get(claim.id, _NO_TRIAL))
     if not one.trials:
         return dataclasses.replace(
             _all_void(f"Every trial was void: {one.subject.void[0][1]}", one, run), required=required

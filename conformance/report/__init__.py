@@ -40,4 +40,4 @@ def write_all(
     paths = {"html": out_dir / "report.html", "json": out_dir / "report.json"}
     write_json(judgement, paths["json"], catalogue, expected)
     write_html(judgement, catalogue, scenarios, paths["html"], expected)
-    return paths | ci.write(judgement, out_dir, catalogue, expected)
+    return paths | ci.write(judgement, out_dir, catalogue, expected, scenarios)

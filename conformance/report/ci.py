@@ -13,6 +13,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from conformance import __version__
 from conformance.claims import Catalogue
@@ -21,6 +22,7 @@ from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.report import model, questions
 from conformance.report.model import Expectations
 from conformance.report.phrases import MEANINGS, gravity, row_words
+from conformance.scenario import Scenario
 
 SUMMARY_BYTES = 1 << 20
 """GitHub shows no larger summary of a step."""
@@ -31,13 +33,17 @@ _XML_FORBIDS = re.compile(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFF
 
 
 def write(
-    judgement: Judgement, folder: Path, catalogue: Catalogue, expected: Expectations | None = None
+    judgement: Judgement,
+    folder: Path,
+    catalogue: Catalogue,
+    expected: Expectations | None = None,
+    scenarios: Mapping[str, Scenario] = MappingProxyType({}),
 ) -> dict[str, Path]:
     """Write `junit.xml`, `ctrf.json` and `summary.md` into the folder; return their paths by kind."""
     texts = {
         "junit": ("junit.xml", _junit(judgement, expected)),
         "ctrf": ("ctrf.json", json.dumps(_ctrf(judgement, expected), ensure_ascii=False, indent=1) + "\n"),
-        "summary": ("summary.md", markdown(judgement, catalogue, expected)),
+        "summary": ("summary.md", markdown(judgement, catalogue, expected, scenarios)),
     }
     for name, text in texts.values():
         (folder / name).write_bytes(text.encode("utf-8", "replace"))
@@ -150,7 +156,12 @@ def _ctrf(judgement: Judgement, expected: Expectations | None) -> dict[str, obje
     }
 
 
-def markdown(judgement: Judgement, catalogue: Catalogue, expected: Expectations | None = None) -> str:
+def markdown(
+    judgement: Judgement,
+    catalogue: Catalogue,
+    expected: Expectations | None = None,
+    scenarios: Mapping[str, Scenario] = MappingProxyType({}),
+) -> str:
     """Return the summary of a step: headline, six questions, then the rows, the worst first, within 1 MiB."""
     run = judgement.run
     head = [
@@ -160,9 +171,12 @@ def markdown(judgement: Judgement, catalogue: Catalogue, expected: Expectations 
         f"| | {' | '.join(questions.MODELS)} |\n{'|---' * (1 + len(questions.MODELS))}|",
     ]
     lines = ["\n\n".join(head)]
-    for line in questions.lines(judgement):
+    for line in questions.lines(judgement, scenarios):
         cells = (
-            f"{MEANINGS[cell.verdict].sign} {cell.word} {cell.figure}" if cell.shown else "" for cell in line.cells
+            f"{MEANINGS[cell.verdict].sign} {cell.word} {cell.figure}{', partly tried' if cell.partly else ''}"
+            if cell.shown
+            else ""
+            for cell in line.cells
         )
         lines.append(f"| {line.name} | " + " | ".join(cells) + " |")
     lines += ["", "| claim | verdict | scenario | reason |", "|---|---|---|---|"]

@@ -97,11 +97,11 @@ def page(
             report=model.report(judgement, catalogue, expected),
             run=judgement.run,
             doubts=model.doubts(judgement, catalogue, expected),
-            questions=questions.lines(judgement),
+            questions=questions.lines(judgement, scenarios),
             sentence=questions.sentence(judgement),
             models=list(questions.MODELS),
-            documents=documents(judgement, catalogue, ours=False),
-            self_checks=documents(judgement, catalogue, ours=True),
+            documents=documents(judgement, catalogue, scenarios, ours=False),
+            self_checks=documents(judgement, catalogue, scenarios, ours=True),
             scenarios=scenario_views(judgement, scenarios),
             untried=[item.id for item in scenarios.values() if item.id not in _with_trials(judgement)],
             exit_means=expected.means if expected else phrases.exit_means(judgement),
@@ -146,7 +146,9 @@ def _marks(row: VerdictRow, judgement: Judgement, catalogue: Catalogue, expected
     return [*found, "not promised by this product"] if model.not_promised(row, judgement.run, catalogue) else found
 
 
-def documents(judgement: Judgement, catalogue: Catalogue, *, ours: bool) -> list[DocumentView]:
+def documents(
+    judgement: Judgement, catalogue: Catalogue, scenarios: Mapping[str, Scenario], *, ours: bool
+) -> list[DocumentView]:
     """Return by source document the claims about the broker, or those about the suite's own session (`ours`).
 
     A claim of the catalogue without a row stands where its subject belongs.
@@ -156,21 +158,22 @@ def documents(judgement: Judgement, catalogue: Catalogue, *, ours: bool) -> list
         by_claim.setdefault(row.claim, []).append(row)
     grouped: dict[str, list[ClaimView]] = {}
     elsewhere = {row.claim for row in judgement.rows + judgement.self_checks} - by_claim.keys()
+    left = questions.left_out(judgement, scenarios)
     others = [one.id for one in catalogue.claims.values() if (one.subject is Subject.SESSION) == ours]
     for claim_id in [one for one in dict.fromkeys([*others, *by_claim]) if one not in elsewhere]:
         claim, rows = catalogue.claims.get(claim_id), by_claim.get(claim_id, [])
         title = catalogue.document_title(claim) if claim else rows[0].document
-        grouped.setdefault(title, []).append(_claim_view(claim_id, claim, rows, judgement, catalogue))
+        line = questions.line(claim_id, rows, (one for one in left if one.claim == claim_id))
+        grouped.setdefault(title, []).append(_claim_view(line, claim, judgement, catalogue))
     return [_document(title, views) for title, views in grouped.items()]
 
 
-def _claim_view(
-    claim_id: str, claim: Claim | None, rows: Sequence[VerdictRow], judgement: Judgement, catalogue: Catalogue
-) -> ClaimView:
+def _claim_view(line: questions.Line, claim: Claim | None, judgement: Judgement, catalogue: Catalogue) -> ClaimView:
+    rows = line.rows
     reasons = dict.fromkeys(row.reason for row in rows if row.verdict in phrases.UNTRIED)
     silent = "the judge was not asked about it: it has no row"
     return ClaimView(
-        id=claim_id,
+        id=line.name,
         says=claim.says if claim else rows[0].says,
         section=claim.source.section if claim else rows[0].section,
         kind=claim.kind if claim else rows[0].kind,
@@ -178,7 +181,7 @@ def _claim_view(
         subject=claim.subject if claim else rows[0].subject,
         claim=claim,
         rows=tuple(model.tried(rows)),
-        line=questions.line(claim_id, rows),
+        line=line,
         url=catalogue.url(claim) if claim else "",
         reason="; ".join(reasons) if rows else silent,
         not_promised=any(model.not_promised(row, judgement.run, catalogue) for row in rows),
@@ -287,6 +290,7 @@ def environment() -> jinja2.Environment:
         "bound": phrases.bound_words,
         "timeline": timeline,
         "gravity": phrases.gravity,
+        "extent": phrases.extent,
         "to_decide": phrases.command_to_decide,
         "ending": pictures.ending,
         "lanes": pictures.lanes,

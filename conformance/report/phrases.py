@@ -10,7 +10,7 @@ from conformance.errors import ExitCode
 from conformance.judge import confidence
 from conformance.judge.exits import codes, exit_code
 from conformance.judge.reasons import faults_named
-from conformance.judge.rows import ControlResult, Exposure, Judgement, Verdict, VerdictRow
+from conformance.judge.rows import ControlResult, Exposure, Judgement, RunRecord, Verdict, VerdictRow
 from conformance.scenario.script import (
     After,
     All,
@@ -142,6 +142,18 @@ def row_words(row: VerdictRow) -> dict[str, str]:
 def gravity(word: Verdict) -> int:
     """Return the place of a verdict in a report: the worst is 0."""
     return list(MEANINGS).index(word)
+
+
+def extent(run: RunRecord) -> str:
+    """Say how much of the suite a run has played: a quick run, a choice of its user, or all."""
+    words = run.command.split()
+    if words[1:2] == ["replay"]:
+        return "a replay"
+    if "--quick" in words:
+        return f"a quick run of {plural(len(run.selected), 'claim')}"
+    if {"--scenario", "--claims"} & {*words}:
+        return "a run of chosen claims or scenarios"
+    return "a whole run, with --thorough" if "--thorough" in words else "a whole run"
 
 
 _OF_SELECTION = ("--claims", "--trials", "--seed", "--budget", "--out")

@@ -6,12 +6,15 @@ A cell rests on rows of verdicts alone: it counts them, and never judges.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from conformance.claims import Kind
 from conformance.judge.reasons import count_faults
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
+from conformance.judge.rules import UNPLAYED
 from conformance.report.phrases import UNTRIED
+from conformance.scenario import Scenario, names_of
 
 QUESTIONS: Mapping[str, frozenset[str]] = {
     "Are confirmed messages safe?": frozenset(
@@ -82,12 +85,14 @@ class Cell:
     """What rows say together: the worst verdict, and in how many of how many faults (or trials) it was seen.
 
     Permissions and observations count only where nothing was judged. What was tried and is not promised is OBSERVED:
-    then `count` is how often it failed. `of` is 0 where nothing could fail.
+    then `count` is how often it failed. `of` is 0 where nothing could fail. `partly`: other scenarios of this cell were
+    left out, so its answer rests on a part of what the suite has.
     """
 
     verdict: Verdict
     count: int = 0
     of: int = 0
+    partly: bool = False
 
     @property
     def word(self) -> str:
@@ -110,12 +115,44 @@ class Cell:
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """One question, or claim: its cells in the order of `MODELS`, and that of the checks of every trial."""
+    """One question, or claim: cells in the order of `MODELS`, that of the checks of every trial, that of all rows."""
 
     name: str
     cells: tuple[Cell, ...]
     everywhere: Cell | None
+    whole: Cell
     rows: tuple[VerdictRow, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class LeftOut:
+    """A check that a run could have made and did not, and the fault of its scenario."""
+
+    claim: str
+    anomaly: str
+    fault: str
+
+
+def left_out(judgement: Judgement, scenarios: Mapping[str, Scenario]) -> list[LeftOut]:
+    """Return the checks that the selection left out, and those of faults that this machine cannot inject.
+
+    What the broker cannot be given (a kind of queue, a setting) is not among them: no run could try it.
+    """
+    run = judgement.run
+    found = [
+        LeftOut(row.claim, row.anomaly, row.fault or "none")
+        for row in judgement.rows
+        if row.verdict is Verdict.NOT_TRIED and (row.reason in UNPLAYED or row.fault in run.unable)
+    ]
+    for item in (scenarios[name] for name in run.left_to_thorough if name in scenarios):
+        names = [name for fault in item.faults for name in names_of(fault)] or ["none"]
+        found += [LeftOut(claim, check.anomaly, name) for claim, check in item.decides.items() for name in names]
+    return found
+
+
+def question_of(anomaly: str) -> str:
+    """Return the question that a check of this anomaly answers."""
+    return next(asks for asks, anomalies in QUESTIONS.items() if anomaly in anomalies)
 
 
 def cell(rows: Iterable[VerdictRow]) -> Cell:
@@ -148,18 +185,32 @@ def _counted(word: Verdict, judged: Sequence[VerdictRow]) -> Cell:
     return Cell(word, sum(failed.values()), sum(faults.values()))
 
 
-def line(name: str, rows: Iterable[VerdictRow]) -> Line:
-    every = tuple(rows)
+def line(name: str, rows: Iterable[VerdictRow], left: Iterable[LeftOut] = ()) -> Line:
+    """Return the line of these rows; `left` are the checks of the same question, or claim, that were left out."""
+    every, untried = tuple(rows), {one.fault for one in left}
     apart = [row for row in every if not row.standing]
     everywhere = [row for row in every if row.standing and row.verdict not in UNTRIED]
-    cells = (cell(row for row in apart if (row.fault or "none") in faults) for faults in MODELS.values())
-    return Line(name, tuple(cells), cell(everywhere) if everywhere else None, every)
+    cells = [
+        _marked(cell(row for row in apart if (row.fault or "none") in faults), untried & faults)
+        for faults in MODELS.values()
+    ]
+    return Line(name, tuple(cells), cell(everywhere) if everywhere else None, _marked(cell(every), untried), every)
 
 
-def lines(judgement: Judgement) -> list[Line]:
-    """Return the six questions with their cells."""
+def _marked(found: Cell, untried: Collection[str]) -> Cell:
+    return dataclasses.replace(found, partly=found.shown and bool(untried))
+
+
+def lines(judgement: Judgement, scenarios: Mapping[str, Scenario] = MappingProxyType({})) -> list[Line]:
+    """Return the six questions with their cells; `scenarios` has those that were left to `--thorough`."""
+    left = left_out(judgement, scenarios)
     return [
-        line(asks, (row for row in judgement.rows if row.anomaly in anomalies)) for asks, anomalies in QUESTIONS.items()
+        line(
+            asks,
+            (row for row in judgement.rows if row.anomaly in anomalies),
+            (one for one in left if one.anomaly in anomalies),
+        )
+        for asks, anomalies in QUESTIONS.items()
     ]
 
 

@@ -85,7 +85,7 @@ def _questions(judgement: Judgement) -> Table:
     """One line a question: the worst word, how often it was seen, and in which failure models if it does not hold."""
     table = Table.grid(padding=(0, 2))
     for line in questions.lines(judgement):
-        whole = questions.cell(line.rows)
+        whole = line.whole
         style = STYLES.get(whole.verdict, "dim")
         where = [name for name, cell in zip(questions.MODELS, line.cells, strict=True) if cell.verdict is whole.verdict]
         bad = whole.verdict in STYLES and whole.verdict is not Verdict.HOLDS

@@ -230,7 +230,8 @@ class Scenario:
     of a broker or a vendor's client for itself, where these have them. `standing`: its checks judge the trials of every
     scenario (`judge.applicable`); its own trials are those in which the controls are seen to fail. `timing`: it
     measures time, so no other trial runs beside it (`run.planning.measures_time`). `thorough`: it is played with
-    `--thorough` only; each claim that it decides has another scenario, which stands for it in every run.
+    `--thorough` only; each claim that it decides has another scenario, which stands for it in every run. None that has
+    shown a finding or a bug may be.
     """
 
     id: str

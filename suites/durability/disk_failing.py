@@ -54,7 +54,6 @@ class DiskFullWhilePublishing:
     """
 
     mode = "async_ack"
-    thorough = True
     steps = (
         Restart(clean=True, under=DiskFull(Between(6, 20))),
         Publish(400, window=10),

@@ -158,7 +158,6 @@ class PowerLostWhilePaging:
     """
 
     mode = "async_ack"
-    thorough = True
     settings = {"queue_memory_bytes": "1000000"}
     steps = (
         Publish(50_000, window=100, size=4_096, until=PowerLoss(Nth("confirm", Between(1_500, 3_000)))),

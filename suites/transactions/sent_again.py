@@ -40,7 +40,6 @@ class TransactionsSentAgainWhilePaging:
     """
 
     mode = "transacted"
-    thorough = True
     settings = {"queue_memory_bytes": "100000"}
     steps = (
         Publish(100, window=50, size=4_096),

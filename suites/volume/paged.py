@@ -43,7 +43,6 @@ class BrokerKilledWhenPagingBegins:
     """
 
     mode = "async_ack"
-    thorough = True
     settings = {"queue_memory_bytes": "1000000"}
     steps = (
         Publish(50_000, window=20, size=4_096, until=Kill(Nth("confirm", Between(260, 400)))),

@@ -2,11 +2,13 @@
 
 from collections import Counter
 
+import msgspec
 import pytest
 from report_rows import judgement, row, violated
 
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.rows import Verdict
+from conformance.judge.rules import UNPLAYED
 from conformance.report import questions
 from conformance.scenario import names_of
 
@@ -108,6 +110,37 @@ def test_a_row_stands_in_the_column_of_its_fault():
 )
 def test_sentence(rows, said):
     assert questions.sentence(judgement(*rows)).startswith(said)
+
+
+def test_what_was_left_out_is_said(scenarios):
+    """In the cells of its fault: left by the selection or to --thorough, or a fault that this machine cannot inject.
+
+    What the broker cannot be given was not left out.
+    """
+    left = row(anomaly="lost", fault="stop", scenario="b", verdict=Verdict.NOT_TRIED)
+    held = [lost(fault) for fault in ("none", "kill", "stop", "power_loss")]
+    disk = [lost("held_sync"), lost("failed_sync", scenario="b", verdict=Verdict.NOT_TRIED, reason="no strace")]
+    parts = {
+        "--thorough": judgement(*held, left_to_thorough=("broker-halted-then-killed", "gone")),
+        "selection": judgement(*held, msgspec.structs.replace(left, reason=UNPLAYED[0])),
+        "broker": judgement(*held, msgspec.structs.replace(left, reason="It needs a queue with durable.")),
+        "machine": judgement(*disk, unable={"failed_sync": "no strace"}),
+    }
+    found = {name: questions.lines(each, scenarios)[0] for name, each in parts.items()}
+    marked = {
+        name: [model for model, cell in zip(questions.MODELS, line.cells, strict=True) if cell.partly]
+        for name, line in found.items()
+    }
+
+    assert {
+        "--thorough": ["the broker is killed", "the broker is stopped"],  # it is halted first
+        "selection": ["the broker is stopped"],
+        "broker": [],
+        "machine": ["the disk fails"],
+    } == marked
+    assert {name: bool(models) for name, models in marked.items()} == {
+        n: line.whole.partly for n, line in found.items()
+    }
 
 
 WORDS = [Verdict.HOLDS, Verdict.VIOLATED, Verdict.INCONCLUSIVE, Verdict.NOT_TRIED, Verdict.NOT_APPLICABLE]

@@ -46,7 +46,9 @@ def test_what_is_said():
     (few,) = compared((1, 3), (3, 3))
 
     assert more.endswith("0 of 30 kills, now 6 of 30: more often (p = 0.024, 95 %: +5% to +37%)")
-    assert none.endswith("now 1 of 30: the rate may be the same, a change of 20% could have shown (p = 1, 95 %: -8% to +17%)")
+    assert none.endswith(
+        "now 1 of 30: the rate may be the same, a change of 20% could have shown (p = 1, 95 %: -8% to +17%)"
+    )
     assert "1 of 3 kills, now 3 of 3: the rate may be the same, so few show no change of the rate" in few
     assert ["checks of equal settings with no counterexample in either run: 1"] == compared((0, 3), (0, 3))
 

@@ -14,6 +14,7 @@ from conformance import paths
 from conformance.errors import UsageError
 from conformance.frontend.cli import cli
 from conformance.judge.rows import Verdict
+from conformance.judge.rules import UNPLAYED
 from conformance.report import model, site, write_all
 
 
@@ -44,6 +45,53 @@ def test_runs_side_by_side(run_of, tmp_path):
     assert "holds</span><small>3/3" in index
     assert "fails</span><small>2/3" in index
     assert "&lt;b&gt;RabbitMQ 4.3.6" in index
+
+
+def test_what_is_known_stands_in_the_cell(run_of, tmp_path):
+    """Of that product, version and protocol, linked to its row; each with the settings that it needs."""
+    held = row(anomaly="lost", fault="kill", faults=3)
+    run_of("a", held, adapter="artemis", version="2.56.0")
+    run_of("b", held, adapter="artemis", version="2.44.0")
+    run_of("c", held, adapter="rabbitmq", version="4.3.6", protocol="amqp")
+    index = site.write([tmp_path / "runs"], tmp_path / "site").read_text()
+    known = re.findall(r'href="(\w+\.html)#([^"]+)">([^<]+)</a>', index.partition('id="versions"')[0])
+    ids = {page: (tmp_path / "site" / page).read_text() for page, _, _ in known}
+
+    assert [
+        ("findings.html", "artemis_confirms_what_was_not_written.py", "what a full disk refused is confirmed"),
+        (
+            "findings.html",
+            "artemis_paged_messages_unreachable_after_power_loss.py",
+            "paged messages are unreachable after a power loss",
+        ),
+        ("bugs.html", "artemis-4543.toml", "ARTEMIS-4543"),
+        ("bugs.html", "artemis-address-file.toml", "Artemis address file (page_size_bytes=500000)"),
+        ("findings.html", "rabbitmq_confirms_before_sync.py", "classic queues confirm before a sync"),
+        ("findings.html", "rabbitmq_new_queue_forgotten.py", "a new queue is forgotten (queue_type=quorum)"),
+        ("bugs.html", "rabbitmq-15725.toml", "RabbitMQ 15725 (queue_type=quorum)"),
+        ("bugs.html", "rabbitmq-classic-queue-sync.toml", "RabbitMQ classic queue sync"),
+    ] == known
+    assert [name for page, name, _ in known if f'<tr id="{name}">' not in ids[page]] == []
+
+
+def test_how_much_a_run_played_stands_beside_it(run_of, tmp_path):
+    """And what a quick run left out is not hidden in its cells."""
+    left = row(anomaly="lost", fault="power_loss", verdict=Verdict.NOT_TRIED, reason=UNPLAYED[0])
+    held = row(anomaly="lost", fault="kill", faults=3)
+    commands = {"qpid": "--quick", "artemis": "--seed 3", "openmq": "--scenario x", "reference": "--thorough"}
+    for name, words in commands.items():
+        rows = [held, left] if name == "qpid" else [held]
+        run_of(name, *rows, adapter=name, command=f"conformance run --adapter {name} {words}", selected=("A", "B"))
+    index = site.write([tmp_path / "runs"], tmp_path / "site").read_text()
+
+    assert [
+        "a whole run",
+        "a run of chosen claims or scenarios",
+        "a quick run of 2 claims",
+        "a whole run, with --thorough",
+    ] == (re.findall(r"; <b>([^<]+)</b>;", index))
+    assert 1 == index.count("holds</span><small>3/3</small><small>partly tried</small>")
+    assert "a quick run of 2 claims." in (tmp_path / "runs/qpid/report.html").read_text()
 
 
 @pytest.mark.parametrize(("name", "folder"), [("findings", "*.py"), ("bugs", "*.toml")])

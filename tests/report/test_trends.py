@@ -109,13 +109,13 @@ def test_one_sentence_a_difference():
 
     The counterexample is new, and that it is more frequent is not shown.
     """
-    lines = list(trends.compare([run(1, of(0, 30)), run(2, of(1, 30))]).lines)[2:]
+    _, _, line, ending = trends.compare([run(1, of(0, 30)), run(2, of(1, 30))]).lines
 
-    assert [
-        f"new violations: {CLAIM} in killed: HOLDS in the baseline, VIOLATED now; 0 of 30 kills, now 1 of 30: the rate may be "
-        "the same, a change of 20% could have shown (p = 1, 95 %: -8% to +17%)",
-        "exit code 1: at least one claim was violated that was not violated in the baseline",
-    ] == lines
+    assert (
+        f"new violations: {CLAIM} in killed: HOLDS in the baseline, VIOLATED now; 0 of 30 kills, now 1 of 30: the rate "
+        "may be the same, a change of 20% could have shown (p = 1, 95 %: -8% to +17%)"
+    ) == line
+    assert ending == "exit code 1: at least one claim was violated that was not violated in the baseline"
 
 
 def test_the_page(tmp_path):

@@ -311,12 +311,12 @@ def test_what_others_stand_for_is_played_thoroughly():
     some, all_ = selection(), selection(thorough=True)
     played = [{each.script.id for each in plan(one, SCENARIOS, CATALOGUE)} for one in (some, all_)]
     tried = [{claim for name in names for claim in wanted(SCENARIOS[name], all_)} for names in played]
-    named = selection(only=["disk-full-while-publishing"])
+    named = selection(only=["power-lost-with-torn-writes"])
 
     assert played[1] - played[0] == THOROUGH == set(planning.left_to_thorough(some, SCENARIOS))
     assert tried[0] == tried[1]
     assert () == planning.left_to_thorough(all_, SCENARIOS) == planning.left_to_thorough(named, SCENARIOS)
-    assert {"disk-full-while-publishing"} == {each.script.id for each in plan(named, SCENARIOS, CATALOGUE)}
+    assert {"power-lost-with-torn-writes"} == {each.script.id for each in plan(named, SCENARIOS, CATALOGUE)}
 
 
 def test_a_budget_adds_faults_where_there_were_fewest():

@@ -83,7 +83,8 @@ def rule(one: SoakEvidence, catalogue: Catalogue) -> tuple[Verdict, str]:
     bound = confidence.percent(confidence.bound(sum(one.faults.values())))
     return Verdict.HOLDS, (
         f"None of {one.confirmed:,} confirmed messages was lost, duplicated or altered. A fault offends with a chance "
-        f"of at most {bound} (95 % confidence). A kill cannot show a missing sync: this is about the death of processes."
+        f"of at most {bound} (95 % confidence). A kill cannot show a missing sync: this is about the death of "
+        "processes."
     )
 
 
