@@ -1,7 +1,7 @@
 """The data folders, in a checkout and in an installed wheel.
 
-In a checkout `suites/`, `fixtures/` and `reports/` are beside the package; in a wheel they are in `conformance/_data/`.
-No other module may assume where they are.
+In a checkout `suites/`, `fixtures/`, `reports/` and `docs/` are beside the package; in a wheel they are in
+`conformance/_data/`. No other module may assume where they are.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PROJECT = "ack-conformance"
 
 @functools.cache
 def root() -> pathlib.Path:
-    """Return the folder that holds `suites`, `fixtures` and `reports`.
+    """Return the folder that holds `suites`, `fixtures`, `reports` and `docs`.
 
     A parent folder counts as the checkout only if its `pyproject.toml` names this project: a wheel that was unpacked
     inside another repository must not use the `suites/` of that repository.
@@ -41,8 +41,13 @@ def fixtures() -> pathlib.Path:
 
 
 def reports() -> pathlib.Path:
-    """Return the folder of the templates and style of the report."""
-    return root() / "reports"
+    """Return the folder of the templates, the style and the schema of the report."""
+    return root() / "reports" / "templates"
+
+
+def docs() -> pathlib.Path:
+    """Return the folder of the documentation, whose pages messages name."""
+    return root() / "docs"
 
 
 def cache() -> pathlib.Path:

@@ -1,11 +1,18 @@
-"""What a release refuses, without a build and without a network; `just release --draft` in CI makes one."""
+"""What a release refuses and what its wheel holds, without a build or network; `just release --draft` in CI makes one."""
 
+import contextlib
+import inspect
 import json
+import pathlib
+import re
 import sys
 
 import pytest
+from hatchling.builders.wheel import WheelBuilder
 
 import conformance
+from conformance import paths
+from conformance.frontend.cli import cli
 from tools import release
 
 
@@ -27,9 +34,60 @@ def test_a_version_without_changes_is_no_release(monkeypatch, tmp_path):
     assert [] == list(tmp_path.iterdir())
 
 
-def test_the_package_names_pages():
-    """Otherwise the check that the wheel has them checks nothing."""
-    assert {"brokers-toml.md", "external-brokers.md"} <= release.named()
+@pytest.fixture(scope="module")
+def held():
+    """By its path in the wheel, each file that the wheel is made of."""
+    return {file.distribution_path: file.path for file in WheelBuilder(str(paths.root())).recurse_included_files()}
+
+
+def test_the_wheel_has_every_file_of_the_data_folders(held):
+    """Each folder of `conformance.paths`: a template that the wheel lacks is missed only after all trials of a run."""
+    folders = [each() for name, each in vars(paths).items() if inspect.isfunction(each) and not name.startswith("_")]
+    folders = [path for path in folders if path.is_relative_to(paths.root()) and path != paths.root()]
+    files = {path for folder in folders for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"}
+
+    assert {"docs", "fixtures", "suites", "templates"} == {path.name for path in folders}
+    assert {f"conformance/_data/{path.relative_to(paths.root())}" for path in files} - held.keys() == set()
+
+
+def test_the_package_opens_nothing_else(held):
+    """Only its data folders: the root is used to take it out of the texts of a bundle. A named page is in the wheel."""
+    texts = {name: pathlib.Path(path).read_text() for name, path in held.items() if name.endswith(".py")}
+    package = {name: text for name, text in texts.items() if "/_data/" not in name}
+    pages = {page for text in package.values() for page in re.findall(r"\bdocs/[a-z/-]+\.(?:md|json)", text)}
+
+    assert {"conformance/followup/bundle/archive.py"} == {
+        name for name, text in package.items() if "paths.root(" in text
+    }
+    assert {"docs/brokers-toml.md", "docs/external-brokers.md"} <= pages
+    assert {f"conformance/_data/{page}" for page in pages} - held.keys() == set()
+
+
+def test_each_command_that_writes_a_page_is_run_from_the_wheel():
+    """`replay` and `soak` write their reports as `run` and the terminal do; the others write no page."""
+    without = {"adapters", "broker", "claims", "doctor", "fetch", "init", "replay", "soak", "suites"}
+
+    assert set(cli.commands) - without == set(release.PAGES)
+
+
+@pytest.mark.parametrize(
+    ("does", "why"),
+    [
+        (": >page", ""),
+        ("exit 3", "conformance run of the installed wheel ended with 3 and did not write page"),
+        (": >page; exit 2", "conformance run of the installed wheel ended with 2 and wrote page"),
+        ("true", "conformance run of the installed wheel ended with 0 and did not write page"),
+    ],
+    ids=["written", "failed", "undecided", "not written"],
+)
+def test_a_wheel_that_writes_no_page_is_no_release(monkeypatch, tmp_path, does, why):
+    command = tmp_path / "bin" / "conformance"
+    command.parent.mkdir()
+    command.write_text(f"#!/bin/sh\n{does}\n")
+    command.chmod(0o755)
+    monkeypatch.setattr(release, "PAGES", {"run": ("--out out", "page")})
+    with pytest.raises(SystemExit, match=why) if why else contextlib.nullcontext():
+        release.write_pages(command.parent, tmp_path / "empty")
 
 
 CLEAN = {"name": "good", "version": "1", "vulns": []}

@@ -1,6 +1,6 @@
 """Write one self-contained page: no external resource, all foreign text escaped, complete without its one script.
 
-The template `reports/report.html.j2` holds the order of the page, and `reports/cells.html.j2` what it shares with the
+The template `reports/templates/report.html.j2` holds the order of the page, and `cells.html.j2` what it shares with the
 site; this module gives it data and phrases.
 """
 

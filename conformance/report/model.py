@@ -148,7 +148,7 @@ class Summary(
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """`report.json`; `reports/report.schema.json` is its JSON Schema.
+    """`report.json`; `reports/templates/report.schema.json` is its JSON Schema.
 
     `expectations` is set if the user named known failures, a baseline or claims that must be tried.
     """
