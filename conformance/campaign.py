@@ -11,7 +11,6 @@ import collections
 import contextlib
 import dataclasses
 import datetime
-import fnmatch
 import functools
 import os
 import pathlib
@@ -29,7 +28,7 @@ from conformance.adapters import Adapter, BrokerRequest, opening
 from conformance.adapters.credentials import OPEN, Access, ClientTls
 from conformance.adapters.interface import EXTERNAL
 from conformance.claims import Catalogue
-from conformance.errors import Interrupted, UsageError
+from conformance.errors import Interrupted, UsageError, matching
 from conformance.faults import possible
 from conformance.judge.rows import Judgement
 from conformance.judge.rules import names_used
@@ -169,7 +168,7 @@ def prepare(options: Options) -> Campaign:
         required=frozenset(claim.id for claim in required),
         seed=seed if seed is not None else secrets.randbelow(1 << 31),
         trials=options.trials,
-        only=_named(options.scenarios, scenarios),
+        only=frozenset(matching("scenario", options.scenarios, scenarios)),
         thorough=options.thorough,
         judged_as=frozenset(options.judge_as),
         no_client_reason=opening.no_client_reason(protocol, adapter),
@@ -183,14 +182,6 @@ def prepare(options: Options) -> Campaign:
     if earlier:
         check_same_run(folder, earlier, command(campaign), campaign.trials)
     return campaign
-
-
-def _named(patterns: Iterable[str], scenarios: Collection[str]) -> frozenset[str]:
-    """Return the scenarios that match; raises `UsageError` for a pattern that matches none."""
-    found = {pattern: fnmatch.filter(scenarios, pattern) for pattern in patterns}
-    if none := [pattern for pattern, matches in found.items() if not matches]:
-        raise UsageError.unknown("scenario", none[0], scenarios)
-    return frozenset().union(*found.values())
 
 
 def _able(selection: Selection, scenarios: Mapping[str, Scenario]) -> Selection:

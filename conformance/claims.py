@@ -7,7 +7,6 @@ is data with an address; nothing here says how a product behaves.
 from __future__ import annotations
 
 import enum
-import fnmatch
 import functools
 import operator
 import pathlib
@@ -20,7 +19,7 @@ import msgspec
 import yaml
 
 from conformance import paths
-from conformance.errors import CatalogueError, UsageError
+from conformance.errors import CatalogueError, UsageError, matching
 
 Value = bool | int | str
 
@@ -356,20 +355,6 @@ def words(given: Iterable[str]) -> tuple[str, ...]:
     return tuple(word for one in given for word in one.replace(",", " ").split())
 
 
-def _patterns(catalogue: Catalogue) -> set[str]:
-    """Return the patterns for all claims of a document, and of a part of it: `ARTEMIS-*`, `ARTEMIS-SEND-*`."""
-    parts = [claim_id.split("-") for claim_id in catalogue.claims]
-    return {"-".join([*words[:size], "*"]) for words in parts for size in range(1, len(words))}
-
-
 def select(patterns: Iterable[str], catalogue: Catalogue) -> list[Claim]:
     """Return the claims that match shell patterns such as `ARTEMIS-*`; raises `UsageError` for an unknown word."""
-    found: dict[str, Claim] = {}
-    for pattern in patterns:
-        matches = [claim for claim in catalogue.claims.values() if fnmatch.fnmatchcase(claim.id, pattern)]
-        if not matches and set("*?[") & set(pattern):
-            raise UsageError.unknown("claims", pattern, _patterns(catalogue))
-        if not matches:
-            raise UsageError.unknown("claim", pattern, catalogue.claims)
-        found.update((claim.id, claim) for claim in matches)
-    return list(found.values())
+    return [catalogue.claims[name] for name in matching("claim", patterns, catalogue.claims)]

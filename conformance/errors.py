@@ -14,7 +14,8 @@ from __future__ import annotations
 import copy
 import difflib
 import enum
-from collections.abc import Iterable
+import fnmatch
+from collections.abc import Collection, Iterable
 from typing import Self
 
 
@@ -65,6 +66,17 @@ class ConformanceError(Exception):
         return made
 
 
+LISTED = {
+    "adapter": "`conformance adapters` lists them, `conformance init broker` writes a file for your own broker",
+    "claim": "`conformance claims` lists them",
+    "client": "`conformance adapters` lists them",
+    "liar": "`conformance broker --help` lists them",
+    "scenario": "`conformance scenarios` lists them",
+    "setting": "`conformance adapters show ADAPTER` lists them",
+}
+"""By the kind of a word, the command that lists the known ones."""
+
+
 class UsageError(ConformanceError):
     """A word that the user typed is not known, or two do not go together.
 
@@ -84,29 +96,63 @@ class UsageError(ConformanceError):
         self.fields = fields
 
     @classmethod
-    def unknown(cls, what: str, word: str, known: Iterable[str], *, of: str = "", code: str = "") -> UsageError:
-        """Return the error for a word that is not known `of` a thing; its text names the closest known word.
+    def unknown(
+        cls,
+        what: str,
+        word: str,
+        known: Iterable[str],
+        *,
+        patterns: Iterable[str] = (),
+        of: str = "",
+        code: str = "",
+        listed: str = "",
+    ) -> UsageError:
+        """Return the error for a word that is not known `of` a thing; its text names the closest known word or pattern.
 
-        >>> error = UsageError.unknown("adapter", "artmis", ["artemis", "reference"])
+        `listed` says how to list the known words; the default is that of `LISTED`.
+
+        >>> error = UsageError.unknown("client", "qpid-jm", ["qpid-jms"])
         >>> str(error)
-        "unknown adapter 'artmis': did you mean 'artemis'? known: artemis, reference"
+        "unknown client 'qpid-jm': did you mean 'qpid-jms'? known: qpid-jms; `conformance adapters` lists them"
         >>> error.code, error.fields["closest"]
-        ('unknown-adapter', 'artemis')
+        ('unknown-client', 'qpid-jms')
         """
         words = sorted(known)
-        close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
-        lowered = difflib.get_close_matches(word.lower(), [w.lower() for w in words], n=1, cutoff=0.5)
-        guess = close or [w for w in words if [w.lower()] == lowered]
+        guesses = [*words, *sorted(patterns)]
+        close = difflib.get_close_matches(word, guesses, n=1)
+        lowered = difflib.get_close_matches(word.lower(), [w.lower() for w in guesses], n=1)
+        guess = close or [w for w in guesses if [w.lower()] == lowered]
+        guess = guess or [w for w in guesses if word and w.lower().startswith(word.lower())]
         hint = f": did you mean {guess[0]!r}?" if guess else ":"
         hint += " N is a whole number from 1 to 999999;" if guess and "-N-" in guess[0] else ""
         shown = ", ".join(words[:12]) + (", ..." if len(words) > 12 else "")
+        listed = listed or LISTED.get(what.removesuffix("s"), "")
         return cls(
-            f"unknown {what}{f' of {of}' if of else ''} {word!r}{hint} known: {shown}",
+            f"unknown {what}{f' of {of}' if of else ''} {word!r}{hint} known: {shown}{f'; {listed}' if listed else ''}",
             code=code or f"unknown-{what.lower().replace(' ', '-')}",
             word=word,
             closest=guess[0] if guess else "",
             of=of,
         )
+
+
+def matching(what: str, patterns: Iterable[str], known: Collection[str], *, of: str = "") -> list[str]:
+    """Return the known words that match shell patterns; raises `UsageError` for a pattern that matches none.
+
+    >>> matching("claim", ["AMQP-*"], ["AMQP-ACC-01", "EMS-TX-01"])
+    ['AMQP-ACC-01']
+    """
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        matches = fnmatch.filter(known, pattern)
+        if not matches:
+            parts = [word.split("-") for word in known]
+            families = {"-".join([*words[:size], "*"]) for words in parts for size in range(1, len(words))}
+            if set("*?[") & set(pattern):
+                raise UsageError.unknown(f"{what}s", pattern, families, of=of)
+            raise UsageError.unknown(what, pattern, known, patterns=families, of=of)
+        found |= dict.fromkeys(matches)
+    return list(found)
 
 
 class CatalogueError(ConformanceError):

@@ -13,7 +13,7 @@ import pytest
 import verdict_rows
 from click.testing import CliRunner
 
-from conformance import adapters, claims, paths
+from conformance import adapters, claims, paths, scenario
 from conformance.errors import ClientError, LaunchError
 from conformance.followup import bundle, contract
 from conformance.frontend import plugin
@@ -46,7 +46,7 @@ from conformance.report import model
         (["run", "--adapter", "reference", "--trials", "many"], "many"),
         (["run", "--adapter", "reference", "--jobs", "0"], "--jobs 0: at least 1"),
         (["rnu"], "unknown command 'rnu': did you mean 'run'?"),
-        (["adapters", "chek"], "unknown command 'chek': did you mean 'check'? known: check\n"),
+        (["adapters", "chek"], "unknown command 'chek': did you mean 'check'? known: check, show\n"),
         (["run", "--adapter", "reference", "--claims", "AMPQ-*"], "unknown claims 'AMPQ-*': did you mean 'AMQP-*'?"),
         (
             ["judge", "no-run", "--spark-master", "a", "--spark-remote", "b"],
@@ -57,6 +57,22 @@ from conformance.report import model
         (["judge", "no-run"], "no-run"),
         (["claims", "list", "SOLCD-AKC-01"], "did you mean 'SOLCD-ACK-01'?"),
         (["claims", "shwo"], "did you mean 'show'?"),
+        (["claims", "ARTEMIS-SND-*"], "did you mean 'ARTEMIS-SEND-*'?"),
+        (["claims", "artemis-send-01"], "did you mean 'ARTEMIS-SEND-01'?"),
+        (["claims", "show"], "claims show: name a claim or a pattern, such as 'AMQP-*'; `conformance claims` lists"),
+        (["claims", "show", "AMQP"], "did you mean 'AMQP-*'?"),
+        (["run", "--adapter", "reference", "--require", "AMQP"], "did you mean 'AMQP-*'?"),
+        (["judge", "nowhere", "--require-tried", "AMQP"], "did you mean 'AMQP-*'?"),
+        (["scenarios", "broker-kill"], "did you mean 'broker-killed-*'?"),
+        (["run", "--adapter", "reference", "--scenario", "broker-kill"], "did you mean 'broker-killed-*'?"),
+        (["run", "--adapter", "reference", "--scenario", "brokr-killed-*"], "did you mean 'broker-killed-*'?"),
+        (
+            ["upgrade", "--from", "artemis", "--to", "artemis@2.44.0", "--scenario", "broker-kill"],
+            "did you mean 'broker-killed-*'?",
+        ),
+        (["selftest", "--liar", "loses-teh-*"], "did you mean 'loses-the-*'?"),
+        (["adapters", "show", "artmis"], "did you mean 'artemis'?"),
+        (["run", "--adapter", "ref"], "did you mean 'reference'?"),
         (["fetch", "reference", "--to", "x"], "nothing to fetch"),
         (["judge", "nowhere"], "no run.json"),
         (["replay", "nowhere", "--scenario", "x", "--trial", "1"], "nowhere is not the folder of a run"),
@@ -77,6 +93,44 @@ def test_unknown_words(typed, words, line):
     done = typed(*words)
 
     assert (4, 1, True) == (done.returncode, done.stderr.count("\n"), line in done.stderr), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "lists"),
+    [
+        (["run", "--adapter", "zzzz"], ["adapters"]),
+        (["fetch", "zzzz"], ["adapters"]),
+        (["claims", "show", "ZZZZ-01"], ["claims"]),
+        (["claims", "ZZZZ-*"], ["claims"]),
+        (["run", "--adapter", "reference", "--claims", "ZZZZ-01"], ["claims"]),
+        (["run", "--adapter", "reference", "--scenario", "zzzz"], ["scenarios"]),
+        (["run", "--adapter", "reference", "--scenario", "zzzz-*"], ["scenarios"]),
+        (["run", "--adapter", "reference", "--set", "zzzz=1"], ["adapters", "show", "reference"]),
+        (["run", "--adapter", "reference", "--set", "liar=zzzz"], ["broker", "--help"]),
+        (["run", "--adapter", "reference", "--protocol", "jms", "--client", "zzzz"], ["adapters"]),
+        (["selftest", "--liar", "zzzz"], ["broker", "--help"]),
+        (["run", "--zzzz"], ["run", "--help"]),
+        (["zzzz"], ["--help"]),
+    ],
+)
+def test_what_is_known_is_listed_by_a_command(typed, words, lists):
+    """The error names a command, and each known word of the error is in what it prints. No far word is guessed."""
+    said = typed(*words).stderr
+    known = re.search(r"known: (.*?)(?:, \.\.\.)?;", said)[1].split(", ")
+    listed = typed(*lists).stdout
+
+    assert f"`{shlex.join(['conformance', *lists])}` lists them".replace("show reference", "show ADAPTER") in said
+    assert [] == [word for word in known if word.rstrip("*") not in listed]
+    assert "did you mean" not in said
+
+
+@pytest.mark.parametrize("words", [[], ["init"]])
+def test_a_group_without_a_command_prints_its_help(typed, words):
+    """As `--help` prints it. The exit code is 4: 0 would say that nothing was violated."""
+    done = typed(*words)
+
+    assert (4, "") == (done.returncode, done.stdout)
+    assert typed(*words, "--help").stdout == done.stderr
 
 
 def test_out_that_is_not_empty(typed, tmp_path):
@@ -272,10 +326,11 @@ def test_a_socket_of_ours_that_is_closed_is_no_violation(monkeypatch, capfd):
 
 
 def test_claims_are_listed_by_patterns(typed):
-    """Only those that match; the words after `list` were ignored."""
-    lines = typed("claims", "list", "AMQP-DUR-*", "SOLCD-ACK-01").stdout.splitlines()
+    """Only those that match, with or without `list`, and with commas as `--claims` takes them."""
+    for words in (["list", "AMQP-DUR-*", "SOLCD-ACK-01"], ["AMQP-DUR-*", "SOLCD-ACK-01"], ["AMQP-DUR-*,SOLCD-ACK-01"]):
+        lines = typed("claims", *words).stdout.splitlines()
 
-    assert ["AMQP-DUR-01", "SOLCD-ACK-01"] == [line.split()[0] for line in lines]
+        assert ["AMQP-DUR-01", "SOLCD-ACK-01"] == [line.split()[0] for line in lines]
 
 
 def test_claims_as_json(typed):
@@ -288,6 +343,22 @@ def test_claims_as_json(typed):
     assert "broker-killed-while-publishing" in found["AMQP-DUR-01"]["scenarios"]
     assert ("", "safety") == (found["EXPECT-KEPT-01"]["url"], found["EXPECT-KEPT-01"]["kind"])
     assert len(claims.load().claims) == len(json.loads(typed("claims", "--json").stdout))
+
+
+def test_scenarios_are_listed_by_patterns(typed):
+    """All of them, or those that match, each with the claims that it decides."""
+    said = typed("scenarios", "broker-killed-after-c*").stdout
+
+    assert scenario.load(claims.load()).keys() == set(re.findall(r"^\S+", typed("scenarios").stdout, re.MULTILINE))
+    assert "broker-killed-after-commit" in said and "broker-killed-while-publishing" not in said
+    assert "    decides: " in said
+
+
+def test_one_broker_is_shown(typed):
+    """By the name or file that `--adapter` takes."""
+    brokers = typed("adapters", "show", "reference", str(paths.fixtures() / "brokers" / "artemis" / "broker.toml"))
+
+    assert ["Reference broker", "Apache ActiveMQ Artemis"] == re.findall(r"^\S+: (.+)", brokers.stdout, re.MULTILINE)
 
 
 def test_claims_are_listed_and_shown(typed):

@@ -109,7 +109,7 @@ def write_pages(binaries: pathlib.Path, folder: pathlib.Path) -> None:
     folder.mkdir()
     environment = {"PATH": str(binaries), "HOME": str(folder.parent), "LANG": "C.UTF-8"}  # has no Java
     for command, (words, page) in PAGES.items():
-        typed = [binaries / "conformance", command, *words.split()]
+        typed = [str(binaries / "conformance"), command, *words.split()]
         done = subprocess.run(typed, cwd=folder, env=environment, check=False)
         if done.returncode or not (folder / page).is_file():
             there = "wrote" if (folder / page).is_file() else "did not write"

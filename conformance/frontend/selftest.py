@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fnmatch
 import functools
 import itertools
 import os
@@ -28,7 +27,7 @@ import conformance
 from conformance import campaign, claims, ledger, locks, paths, processes, scenario
 from conformance.adapters import Adapter
 from conformance.campaign import Campaign, Options, Watcher
-from conformance.errors import UsageError
+from conformance.errors import UsageError, matching
 from conformance.frontend.progress import Show
 from conformance.judge.confidence import bound
 from conformance.judge.rows import Verdict, VerdictRow
@@ -207,10 +206,7 @@ def chosen_liars(patterns: Sequence[str], *, reduced: bool) -> dict[str, Lie]:
     found = {name: liar for name, liar in LIARS.items() if liar.breaks and (not reduced or name in REDUCED)}
     if not patterns:
         return found
-    for pattern in patterns:
-        if not fnmatch.filter(found, pattern):
-            raise UsageError.unknown("liar", pattern, found)
-    return {name: liar for name, liar in found.items() if any(fnmatch.fnmatch(name, each) for each in patterns)}
+    return {name: found[name] for name in matching("liar", patterns, found)}
 
 
 def play(

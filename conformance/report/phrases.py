@@ -115,7 +115,7 @@ EXIT_MEANS: dict[ExitCode, str] = {
     ExitCode.VIOLATED: "at least one claim was violated",
     ExitCode.INCONCLUSIVE: "nothing was violated, but something that was tried could not be decided",
     ExitCode.HARNESS: "part of the suite failed; no conclusion is drawn from that part",
-    ExitCode.USAGE: "the command was not understood",
+    ExitCode.USAGE: "the command was not understood, or there was none",
     ExitCode.NOTHING_RAN: "no claim that the broker promises was tried, or none was decided",
     ExitCode.INTERRUPTED: "the run was interrupted; what was recorded is kept",
 }

@@ -150,7 +150,7 @@ def _settable(name: str, file: BrokerFile) -> Setting:
     if setting is None and name in (LIAR, VARIANT):
         raise UsageError(f"{file.name} has no {name}: only the reference broker has {name}s to choose from")
     if setting is None:
-        raise UsageError.unknown("setting", name, file.settings)
+        raise UsageError.unknown("setting", name, file.settings, of=file.name)
     if setting.follows:
         raise UsageError(f"setting {name!r} of {file.name} cannot be set: it follows {setting.follows!r}")
     if setting.fixed:

@@ -20,7 +20,7 @@ from conformance import adapters, campaign, records
 from conformance.adapters import Adapter, BrokerRequest
 from conformance.campaign import Campaign, Options, Watcher
 from conformance.claims import Value
-from conformance.errors import ClientError, ExitCode, FaultError, LaunchError, UsageError
+from conformance.errors import ClientError, ExitCode, FaultError, LaunchError, UsageError, matching
 from conformance.followup.contract import with_log
 from conformance.followup.upgrade.broker import (
     FROM,
@@ -146,11 +146,8 @@ def _pair(request: UpgradeRequest, whole: Campaign) -> UpgradeAdapter:
 
 def _playable(request: UpgradeRequest, scenarios: Iterable[Scenario]) -> list[str]:
     known = {item.id: item for item in scenarios if hands_over(unrolled(item.steps, 1, control=False))}
-    for name in request.scenarios:
-        if name not in known:
-            raise UsageError.unknown("scenario", name, known, of="an upgrade")
     every = [name for name, item in known.items() if request.options.thorough or not item.thorough]
-    return list(request.scenarios) or every
+    return matching("scenario", request.scenarios, known, of="an upgrade") or every
 
 
 def hands_over(steps: Sequence[Step]) -> bool:

@@ -48,6 +48,22 @@ def adapters_group(context: click.Context, /, **words: bool) -> int:
     return 0
 
 
+@adapters_group.command("show")
+@click.argument("names", nargs=-1, required=True, metavar="ADAPTER...")
+def show_command(names: tuple[str, ...]) -> int:
+    """List one broker or several, also by your own file.
+
+    \b
+    conformance adapters show artemis
+    conformance adapters show ./mybroker.toml
+    """
+    from conformance import adapters
+
+    for name in names:
+        say("\n".join(_block(_description(adapters.find(name), name))))
+    return 0
+
+
 @adapters_group.command("check")
 @click.argument("adapter")
 @click.option("--keep", type=click.Path(path_type=pathlib.Path), help="Keep the broker's folder and its logs here.")
@@ -241,8 +257,9 @@ def _block(broker: dict[str, Any]) -> Iterator[str]:
         yield f"    {launcher['name']:{_WIDE}} {lacking or possible}"
     yield from _wrapped("capabilities", broker["capabilities"])
     for word, protocol in broker["protocols"].items():
+        clients = [f"--client={name}" for name in protocol["clients"]]
         untried = [] if protocol["client"] else ["and no client of this suite speaks it"]
-        yield from _wrapped(f"over {word}", ["the same", *protocol["capabilities"], *untried])
+        yield from _wrapped(f"over {word}", ["the same", *protocol["capabilities"], *clients, *untried])
     for name, setting in broker["settings"].items():
         given = str(setting["stock"]).lower() if isinstance(setting["stock"], bool) else setting["stock"]
         yield f"    {name}={given or '...'}{'' if setting['settable'] else ' (fixed)'}: {setting['description']}"
@@ -257,4 +274,5 @@ def _version(version: dict[str, Any], source: str) -> str:
 
 def _wrapped(name: str, words: list[str]) -> Iterator[str]:
     first, rest = f"    {name:{_WIDE}} ", " " * (_WIDE + 5)
-    yield from textwrap.wrap(", ".join(words), _COLUMNS, initial_indent=first, subsequent_indent=rest)
+    text = ", ".join(words)
+    yield from textwrap.wrap(text, _COLUMNS, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)

@@ -41,11 +41,13 @@ def _usage(error: click.UsageError) -> ConformanceError:
     """Turn an error of click into one line that names the closest known word."""
     if isinstance(error, click.NoSuchOption):
         known = [name for param in _params(error.ctx) for name in param.opts]
-        return UsageError.unknown("option", error.option_name, known)
+        listed = f"`{error.ctx.command_path} --help` lists them" if error.ctx else ""
+        return UsageError.unknown("option", error.option_name, known, listed=listed)
     words = str(error.message).partition("'")[2].partition("'")[0]
     if error.ctx is not None and "No such command" in error.message:
         group = error.ctx.command if isinstance(error.ctx.command, click.Group) else cli
-        return UsageError.unknown("command", words, group.commands)
+        listed = "`conformance --help` lists them" if group is cli else ""
+        return UsageError.unknown("command", words, group.commands, listed=listed)
     return UsageError(error.format_message().replace("\n", " "))
 
 
@@ -76,7 +78,10 @@ def _leave(code: int) -> NoReturn:
 
 def main() -> NoReturn:
     try:
-        code = cli.main(standalone_mode=False) or 0
+        code = cli.main(prog_name="conformance", standalone_mode=False) or 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        say(error.format_message(), err=True)
+        code = int(ExitCode.USAGE)  # 0 would say to a script whose command is empty that nothing was violated
     except click.UsageError as error:
         code = _fail(_usage(error))
     except click.exceptions.Exit as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import click
 import msgspec
 
-from conformance.errors import UsageError
+from conformance.errors import LISTED, UsageError, matching
 from conformance.frontend.cli.group import cli, say
+
+_CLAIMS = ("list", "show")
 
 
 @cli.command("fetch")
@@ -35,31 +38,52 @@ def fetch_command(adapter: str, folder: pathlib.Path | None) -> int:
 
 
 @cli.command("claims")
-@click.argument("words", nargs=-1, metavar="[list [PATTERN...] | show PATTERN...]")
+@click.argument("words", nargs=-1, metavar="[list | show] [PATTERN...]")
 @click.option("--json", "as_json", is_flag=True, help="For machines: each claim with its address and its scenarios.")
 def claims_command(words: tuple[str, ...], as_json: bool) -> int:
     """List the claims, or show some in full.
 
     \b
     conformance claims
-    conformance claims list 'ARTEMIS-SEND-*'
+    conformance claims 'ARTEMIS-SEND-*'
     conformance claims show SOLCD-ACK-01 'ARTEMIS-SEND-*'
     conformance claims list 'AMQP-*' --json
     """
     from conformance import claims
 
     catalogue = claims.load()
+    does = words[0] if words else "list"
+    if does not in _CLAIMS and difflib.get_close_matches(does, _CLAIMS):
+        raise UsageError.unknown("word", does, _CLAIMS)
+    patterns = claims.words(words[1:] if does in _CLAIMS else words)
+    if does == "show" and not patterns:
+        raise UsageError(f"claims show: name a claim or a pattern, such as 'AMQP-*'; {LISTED['claim']}", code="missing")
+    chosen = claims.select(patterns or ["*"], catalogue)
     if as_json:
-        say(_claims_json(claims.select(words[1:] or ["*"], catalogue), catalogue))
+        say(_claims_json(chosen, catalogue))
         return 0
-    if words and words[0] == "show":
-        for claim in claims.select(words[1:], catalogue):
-            say(_claim_text(claim, catalogue))
-        return 0
-    if words and words[0] != "list":
-        raise UsageError.unknown("word", words[0], ["list", "show"])
-    for claim in claims.select(words[1:] or ["*"], catalogue):
-        say(f"{claim.id:16} {claim.kind:11} {claim.says}")
+    for claim in chosen:
+        say(_claim_text(claim, catalogue) if does == "show" else f"{claim.id:16} {claim.kind:11} {claim.says}")
+    return 0
+
+
+@cli.command("scenarios")
+@click.argument("patterns", nargs=-1, metavar="[PATTERN...]")
+def scenarios_command(patterns: tuple[str, ...]) -> int:
+    """List the scenarios, with what happens in each and the claims that it decides.
+
+    \b
+    conformance scenarios
+    conformance scenarios 'broker-killed-*'
+    """
+    from conformance import claims, scenario
+
+    scenarios = scenario.load(claims.load())
+    for name in matching("scenario", claims.words(patterns) or ["*"], scenarios):
+        item = scenarios[name]
+        say(f"{name}{' (only with --thorough)' if item.thorough else ''}")
+        say(f"    {item.says}")
+        say(f"    decides: {', '.join(item.decides)}")
     return 0
 
 
