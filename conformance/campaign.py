@@ -551,6 +551,7 @@ def run_record(campaign: Campaign) -> RunRecord:
     artifacts.keep_access(campaign.folder, campaign.options.access)
     own = opening.configuration_of(adapter)
     difference = own.keep(campaign.folder, adapter.file, selection.settings) if own else ""
+    artifacts.remember(campaign.folder)
     return RunRecord(
         run=campaign.earlier.run if campaign.earlier else f"{now:%Y%m%dT%H%M%S}-{adapter.name}-{secrets.token_hex(3)}",
         started=campaign.earlier.started if campaign.earlier else now.isoformat(timespec="seconds"),

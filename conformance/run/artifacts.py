@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import pathlib
 import re
+from collections.abc import Iterable
 
 from conformance import adapters, paths, records
 from conformance.adapters import Adapter
@@ -16,6 +19,9 @@ _PARTS = ("", "from", "to")
 """The parts of a run's folder that describe a broker: an upgrade has two (`Adapter.parts`)."""
 
 _ACCESS = "access.json"
+_RECORDED = "recorded"
+"""A file of `paths.state()`: the digests of what this user's runs stored. No folder from another person can change it."""
+
 _SPEC = re.compile(r"[\w.+-]+@[\w.+-]+:\w+", re.ASCII)
 
 
@@ -49,21 +55,19 @@ def kept_access(folder: pathlib.Path) -> Access:
 def check_trust(folder: pathlib.Path, *, replayed: bool, named: bool = False) -> None:
     """Raise `UsageError` if this folder of a run names code, or addresses and secrets, that would be used.
 
+    A run that this user recorded on this machine is trusted, as long as it holds the bytes that were recorded. A bundle
+    loads the copy of a broker file that has changed since, so then it needs the user's word. A replay refuses that.
+
     Args:
         folder: Of the run.
         replayed: A replay also connects to the broker, with the stored configuration and login.
         named: The user named the broker, so the stored broker is not used.
     """
-    found = []
-    for record, part in filter(None, (records.kept_broker(folder / part) for part in _PARTS)):
-        if not named and not _harmless(record, replayed=replayed):
-            names = ["broker.json", *(file.copy for file in record.files)]
-            found += [str((part / name).relative_to(folder)) for name in names]
-    if replayed and own_configuration.kept(folder) is not None:
-        found.append(f"{own_configuration.KEPT}/")
-    if replayed and kept_access(folder) != OPEN:
-        found.append(_ACCESS)
-    if found:
+    files = _deciding(folder, replayed=replayed, named=named)
+    config = folder / own_configuration.KEPT
+    shown = [f"{config.name}/" if config in (path, *path.parents) else str(path.relative_to(folder)) for path in files]
+    found = list(dict.fromkeys(shown))
+    if found and (_unknown(files) or not (replayed or _unchanged(folder))):
         other = "" if named or found == [_ACCESS] else ", or name a broker of your own by --adapter"
         raise UsageError(
             f"{folder}: {', '.join(found)}: these files of the run say how to start, configure or reach the broker. "
@@ -72,6 +76,53 @@ def check_trust(folder: pathlib.Path, *, replayed: bool, named: bool = False) ->
             code="untrusted-folder",
             files=tuple(found),
         )
+
+
+def remember(folder: pathlib.Path) -> None:
+    """Note what the folder of a run has now, so that `check_trust` knows it again.
+
+    If it cannot be noted, a replay asks for `--trust`.
+    """
+    if new := _unknown(_deciding(folder, replayed=True)):
+        with contextlib.suppress(OSError):
+            paths.state().mkdir(parents=True, exist_ok=True)
+            with (paths.state() / _RECORDED).open("a") as recorded:
+                recorded.write("".join(f"{digest}\n" for digest in new))
+
+
+def _unknown(files: Iterable[pathlib.Path]) -> set[str]:
+    """Return the digests of these files that no run of this user has noted on this machine."""
+    try:
+        known = (paths.state() / _RECORDED).read_text().split()
+    except OSError:
+        known = []
+    return {_digest(file) for file in files}.difference(known)
+
+
+def _digest(path: pathlib.Path) -> str:
+    content = records.checksum(path).sha256 if path.is_file() else "not a file"
+    return hashlib.sha256(f"{path.name} {content}".encode()).hexdigest()
+
+
+def _deciding(folder: pathlib.Path, *, replayed: bool, named: bool = False) -> list[pathlib.Path]:
+    """Return the files of a run that decide what is started, and which secret is sent where; see `check_trust`."""
+    found = []
+    for record, part in _brokers(folder):
+        if not named and not _harmless(record, replayed=replayed):
+            found += [part / name for name in ("broker.json", *(file.copy for file in record.files))]
+    if replayed and (config := own_configuration.kept(folder)):
+        found += [config, *sorted(config.rglob("*"))]
+    if replayed and kept_access(folder) != OPEN:
+        found += [part / _ACCESS for part in records.parts(folder) if (part / _ACCESS).is_file()]
+    return found
+
+
+def _brokers(folder: pathlib.Path) -> list[tuple[BrokerRecord, pathlib.Path]]:
+    return [found for part in _PARTS if (found := records.kept_broker(folder / part))]
+
+
+def _unchanged(folder: pathlib.Path) -> bool:
+    return all(_same(file, part) for record, part in _brokers(folder) for file in record.files)
 
 
 def _harmless(record: BrokerRecord, *, replayed: bool) -> bool:

@@ -14,6 +14,7 @@ import pytest
 from reproductions import NAME, SCENARIOS, change
 
 from conformance import adapters, campaign, paths, records
+from conformance.adapters.credentials import Access, Secret
 from conformance.errors import FaultError, UsageError
 from conformance.followup import bundle, replay
 from conformance.followup.bundle import source
@@ -66,6 +67,52 @@ def test_found_again_without_a_word(run, homemade):
     assert homemade.read_bytes() == (run / "broker.toml").read_bytes()
     assert str(homemade.parent) not in (run / "run.json").read_text()
     assert "--adapter" not in shlex.split(prepared.campaign.again)
+
+
+@pytest.mark.spark
+def test_a_run_of_this_user_needs_no_trust(run, tmp_path, monkeypatch):
+    """Only with the bytes that were recorded, and only on this machine, whose state folder no run folder can change."""
+    prepared = replay.prepare(ReplayRequest(run, NAME, "1", out=tmp_path / "o"))
+    assert ("homemade", False) == (prepared.campaign.adapter.name, "--trust" in prepared.campaign.again)
+    artifacts.check_trust(run, replayed=False)
+
+    def refused(**words):
+        with pytest.raises(UsageError) as caught:
+            artifacts.check_trust(run, **words)
+        return caught.value.code
+
+    recorded = (run / "broker.toml").read_bytes()
+    (run / "broker.toml").write_bytes(recorded + b"\n")
+    assert {"untrusted-folder"} == {refused(replayed=True), refused(replayed=False)}
+    (run / "broker.toml").write_bytes(recorded)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another machine"))
+    assert {"untrusted-folder"} == {refused(replayed=True), refused(replayed=False)}
+
+
+@pytest.mark.spark
+def test_a_bundle_of_a_changed_file_needs_trust(run, homemade):
+    """It would load the copy in the folder of the run; a replay says what has changed."""
+    homemade.write_text(homemade.read_text().replace("ready_s = 30", "ready_s = 31"))
+
+    with pytest.raises(UsageError, match="add --trust"):
+        artifacts.check_trust(run, replayed=False)
+    with pytest.raises(UsageError, match=r"has changed since the run: start\.ready_s was 30"):
+        replay.prepare(ReplayRequest(run, NAME, "1"))
+
+
+def test_a_configuration_and_a_login_of_this_user(tmp_path):
+    """Each file counts: one more in the folder of the configuration is not recorded."""
+    artifacts.keep_access(tmp_path, Access(user="alice", password=Secret(env="ALICE")))
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "broker.xml").write_text("<broker/>")
+    artifacts.remember(tmp_path)
+    artifacts.remember(tmp_path)
+    artifacts.check_trust(tmp_path, replayed=True)
+    assert 3 == len((paths.state() / "recorded").read_text().splitlines())
+
+    (tmp_path / "config" / "login.config").write_text("")
+    with pytest.raises(UsageError, match=r": config/, access\.json: these files"):
+        artifacts.check_trust(tmp_path, replayed=True)
 
 
 @pytest.mark.spark

@@ -385,8 +385,8 @@ def replay_command(quiet: bool, run: pathlib.Path, **words: Any) -> int:
     conformance replay runs/artemis --scenario broker-killed-while-publishing --trial 1 --adapter artemis@2.44.0
 
     RUN is the folder of a run or of an upgrade. Everything comes from that folder; a script that has changed since is
-    refused. A stored broker file, configuration or login is used with --trust only, because it can run any program. The
-    replay is judged as a run without a control: if the violation is not seen again, the exit code is 2.
+    refused. A stored broker file, configuration or login can run any program: if you did not record the run on
+    this machine, or its files have changed, it is used with --trust only. The replay is judged as a run without a control: if the violation is not seen again, the exit code is 2.
     """
     from conformance.followup import replay
     from conformance.frontend.progress import Show
@@ -422,7 +422,8 @@ def bundle_command(trial: str, out: pathlib.Path | None, trust: bool) -> int:
 
     It holds a minimal script that does not need this suite, the version and configuration of the broker and how it
     differs from stock, its log, its journal after the fault, the histories, timelines, and the draft of a bug report.
-    It holds no secret. A broker file of your own is loaded with --trust only, because it can run any program.
+    It holds no secret. A stored broker file can run any program: if you did not record the run on this machine, or the
+    file has changed, it is loaded with --trust only.
     """
     from conformance.followup import bundle
 
