@@ -16,13 +16,14 @@ import contextlib
 import logging
 import os
 import pathlib
+import re
 import struct
 import subprocess
 import sys
 import threading
 import time
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from conformance import locks
@@ -31,7 +32,7 @@ from conformance.errors import ConformanceError, JudgeError
 from conformance.ledger import inherited
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     WarmUp = Callable[[SparkSession], object]
 
@@ -468,6 +469,21 @@ def start_in_background(
 def start_when_asked(*, master: str = "", remote: str = "") -> StartingSession:
     """Return a session that starts when it is first asked for."""
     return StartingSession(master=master, remote=remote, later=True)
+
+
+def read_parquet(spark: SparkSession, paths: Iterable[str | pathlib.Path], schema: str = "") -> DataFrame:
+    """Read these files or folders of this machine. A Spark Connect server has another working folder."""
+    reader = spark.read.schema(schema) if schema else spark.read
+    return reader.parquet(*(literal(os.path.abspath(path)) for path in paths))
+
+
+def literal(path: str) -> str:
+    """Return the pattern that matches this path alone: Spark takes every path for a pattern.
+
+    >>> literal("/runs/[new]/{a}*")
+    '/runs/\\\\[new\\\\]/\\\\{a\\\\}\\\\*'
+    """
+    return re.sub(r"[\\*?\[\]{}]", r"\\\g<0>", path)
 
 
 def cause(error: Exception) -> str:

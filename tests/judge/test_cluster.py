@@ -54,12 +54,15 @@ def spark_home(tmp_path):
 
 @pytest.fixture
 def verdicts(recorded, tmp_path, spark_home, conformance):
-    """Judge a copy of the run with these options, and return its exit code and verdicts."""
+    """Judge a copy of the run with these options, and return its exit code and verdicts.
+
+    Its folder is relative, and has the name of a pattern: Spark's processes have other working folders.
+    """
 
     def judged(*options, **env):
-        run = shutil.copytree(recorded, tmp_path / f"run-{len(list(tmp_path.iterdir()))}")
+        run = shutil.copytree(recorded, tmp_path / f"run [{len(list(tmp_path.iterdir()))}]")
         done = conformance(
-            "judge", run, "--again", *options, env={**OURS, **env, "SPARK_HOME": str(spark_home)}, timeout=600
+            "judge", run.name, "--again", *options, env={**OURS, **env, "SPARK_HOME": str(spark_home)}, timeout=600
         )
         assert (run / "report.json").exists(), done.stderr
         return done.returncode, msgspec.json.decode((run / "report.json").read_bytes())["verdicts"]

@@ -1,5 +1,6 @@
 """A run folder that was changed after the run: nothing of it holds, and the reason names the trial."""
 
+import pathlib
 import shutil
 
 import msgspec
@@ -116,6 +117,23 @@ def test_sixteen_copies_of_a_clean_trial(session, tmp_path):
     assert ("INCONCLUSIVE", 1) == (row.verdict, row.trials)
     assert row.reason.startswith("The run is incomplete: the trial subject.10 is not in the plan of run.json")
     assert ExitCode.HARNESS == judge.exit_code(found)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", ["one*", "a=1 [seed 7] {a,b} what? back\\slash 50%41"])
+def test_a_folder_with_the_name_of_a_pattern(session, tmp_path, monkeypatch, name):
+    """Spark would take it for a pattern. The folder is named as a user types it; a second folder fits the pattern."""
+    catalogue = claims.load()
+    recorded(tmp_path / name, [CLEAN, LOSSY])
+    recorded(tmp_path / "one more", [CLEAN, CLEAN])
+    recorded(tmp_path / "plain", [CLEAN, LOSSY])
+    monkeypatch.chdir(tmp_path)
+    found, plain = (
+        judge.judge(pathlib.Path(each), catalogue, scenario.load(catalogue), session) for each in (name, "plain")
+    )
+
+    assert (plain.rows, plain.courses) == (found.rows, found.courses)
+    assert any(witness.timeline for row in found.rows for witness in row.witnesses)
 
 
 def test_an_edited_run_file_is_incomplete(run):

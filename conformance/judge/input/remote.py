@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from conformance import records
 from conformance.errors import JudgeError, UsageError
-from conformance.judge.spark import cause
+from conformance.judge.spark import cause, literal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +48,7 @@ def _copy(spark: SparkSession, home: str, plan: bytes) -> pathlib.Path:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())) and not (folder / "run.json").is_file():
         raise _taken(folder, home)
     copied = {keep(folder, "run.json", plan, home)}  # the first file: an interrupted copy is known by it
-    for path, data in _files(spark, home, f"{_literally(home)}/{_WANTED}"):
+    for path, data in _files(spark, home, f"{literal(home)}/{_WANTED}"):
         copied.add(keep(folder, path.removeprefix(f"{home}/"), data, home))
     here = {each for kind in ("trials/*/*.json*", f"{records.PARTS}/*/run.json") for each in folder.glob(kind)}
     if any(_EVIDENCE.fullmatch(each.relative_to(folder).as_posix()) for each in here - copied):
@@ -117,11 +117,6 @@ def _batches(sizes: Iterable[tuple[str, int]]) -> Iterator[list[str]]:
         if batch and total + size > AT_ONCE:
             yield batch
             batch, total = [], 0
-        batch.append(_literally(path))
+        batch.append(literal(path))
         total += size
     yield batch
-
-
-def _literally(path: str) -> str:
-    """Return the pattern that matches this path alone."""
-    return re.sub(r"[\\*?\[\]{}]", r"\\\g<0>", path)

@@ -11,6 +11,7 @@ from conformance.history import Op, Phase
 from conformance.judge.input.packing import OP_CODE, PHASE_CODE, ROLES, SPARK_SCHEMA
 from conformance.judge.plan.relations import FEW
 from conformance.judge.rows import ANSWER, DELIVERY, STEPS, Course, Histogram
+from conformance.judge.spark import read_parquet
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -100,7 +101,7 @@ FROM placed GROUP BY 1, 2, 3, 4, 5
 
 def courses(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     """Return the courses of the trials in these files (`courses_of`)."""
-    events = spark.read.schema(SPARK_SCHEMA).parquet(*paths)
+    events = read_parquet(spark, paths, SPARK_SCHEMA)
     return courses_of(events.coalesce(1) if len(paths) <= FEW else events)
 
 

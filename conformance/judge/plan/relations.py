@@ -31,6 +31,7 @@ from conformance.judge.plan.columns import (
     TRIAL_WINDOWS,
 )
 from conformance.judge.plan.exposures import EXPOSURES, ExposureRule
+from conformance.judge.spark import read_parquet
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -218,7 +219,7 @@ def counted(rows: DataFrame, used: Iterable[Check]) -> DataFrame:
 
 def messages(spark: SparkSession, paths: Sequence[str], count: int, used: Iterable[Check]) -> DataFrame:
     """Return a row for each message (`is_message`) with the columns of these checks, and rows of what is about none."""
-    frame, few = spark.read.schema(SPARK_SCHEMA).parquet(*paths), _few(paths, count)
+    frame, few = read_parquet(spark, paths, SPARK_SCHEMA), _few(paths, count)
     return messages_of(frame.coalesce(1) if few else frame, used, few=few)
 
 
@@ -307,8 +308,7 @@ def timeline(spark: SparkSession, paths: Sequence[str], wanted: Sequence[tuple[s
     chosen = " OR ".join(f"(producer = {producer} AND n = {n})" for _, producer, n in wanted)
     always = f"op IN ({OP_CODE[Op.FAULT]}, {OP_CODE[Op.BROKER]}, {OP_CODE[Op.DRAIN]})"
     return (
-        spark.read.schema(SPARK_SCHEMA)
-        .parquet(*paths)
+        read_parquet(spark, paths, SPARK_SCHEMA)
         .where(f"({chosen}) OR {always}")
         .select(
             "trial", "producer", "n", "at_ns", "process", "sequence", "op", "phase", "epoch", "detail", "fault", "count"

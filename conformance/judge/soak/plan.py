@@ -21,7 +21,7 @@ from conformance.judge.plan import relations
 from conformance.judge.plan.columns import PACK
 from conformance.judge.plan.exposures import EXPOSURES
 from conformance.judge.soak.carry import REOPENED, Carry
-from conformance.judge.spark import size_plans
+from conformance.judge.spark import read_parquet, size_plans
 from conformance.judge.verdict import collect
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def whole(spark: SparkSession, packed: Sequence[pathlib.Path], *, answered: bool
     """Count a soak at once from the packed histories of all its segments; nothing is carried."""
     events = sum(pq.read_metadata(path).num_rows for path in packed)
     size_plans(spark, events)
-    frame = spark.read.schema(SPARK_SCHEMA).parquet(*map(str, packed))
+    frame = read_parquet(spark, packed, SPARK_SCHEMA)
     found = _counted(_state(frame, events, _EVERY_START, answered=answered))
     return _counts(found, found["messages"])
 
@@ -166,14 +166,14 @@ def segment(
     carry, earlier = Carry(folder), Carry(before) if before else None
     if earlier:
         earlier.check()
-    own = spark.read.schema(SPARK_SCHEMA).parquet(str(packed))
+    own = read_parquet(spark, [packed], SPARK_SCHEMA)
     events = pq.read_metadata(packed).num_rows
     size_plans(spark, events)
     frame = own if earlier is None else _joined(spark, own, earlier, answered=answered)
     since = _first_ns(packed)
     state = folder / "state"
     _state(frame, events, since, answered=answered).write.mode("overwrite").parquet(str(state))
-    rows = spark.read.parquet(str(state))
+    rows = read_parquet(spark, [state])
     found = _counted(rows)
     _write_open(frame, rows, carry)
     _write_final(spark, rows, earlier, carry)
@@ -194,8 +194,8 @@ def _joined(spark: SparkSession, own: DataFrame, earlier: Carry, *, answered: bo
 
     A final message that is named again was sent and acknowledged before this segment.
     """
-    carried = spark.read.schema(SPARK_SCHEMA).parquet(earlier.open)
-    ranges = spark.read.schema(_RANGES).parquet(earlier.final)
+    carried = read_parquet(spark, [earlier.open], SPARK_SCHEMA)
+    ranges = read_parquet(spark, [earlier.final], _RANGES)
     named = spark.sql(
         "SELECT producer, n, max(trial) AS trial, max(scenario) AS scenario, max(flush_ns) AS flush_ns,"
         " max(queue) AS queue FROM {own} WHERE n IS NOT NULL GROUP BY producer, n",
@@ -235,7 +235,7 @@ def _write_final(spark: SparkSession, rows: DataFrame, earlier: Carry | None, ca
     """Write the numbers of the final messages of this and all earlier segments, as ranges that do not touch."""
     ranges = rows.where("final").selectExpr("producer", "n AS low", "n AS high")
     if earlier:
-        ranges = ranges.unionByName(spark.read.schema(_RANGES).parquet(earlier.final))
+        ranges = ranges.unionByName(read_parquet(spark, [earlier.final], _RANGES))
     merged = spark.sql(
         "SELECT producer, min(low) AS low, max(high) AS high FROM ("
         " SELECT *, sum(begins) OVER (PARTITION BY producer ORDER BY low, high) AS island FROM ("
