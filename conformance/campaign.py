@@ -50,6 +50,7 @@ from conformance.run.planning import (
     subject_trials,
     wanted,
 )
+from conformance.run.readiness_probe import probe_client
 from conformance.run.record import Progress, Recording, RunWriter, check_same_run, not_recorded, read_interrupted
 from conformance.scenario import ANSWERED, FRAMES, Scenario
 from conformance.scenario.script import DiskFull, FailedSync
@@ -286,12 +287,13 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[OpenRun]:
 
 
 def _reach(campaign: Campaign, ledger: Ledger, written: RunWriter, watcher: Watcher) -> Campaign:
-    """Start the external broker, or check that it answers; return the run with the policies of its queues.
+    """Start the external broker, or send it a message; return the run with the policies of its queues.
 
     Raises `LaunchError` once; otherwise every trial would be void for the same reason.
     """
     folder = campaign.folder / "brokers" / "reached"
-    with campaign.adapter.prepare(folder, campaign.selection.settings, [], ledger) as broker:
+    client = probe_client(campaign.adapter, campaign.selection.protocol, campaign.selection.client)
+    with campaign.adapter.prepare(folder, campaign.selection.settings, [], ledger, client=client) as broker:
         broker.start()
         settings, unread = policies.read(broker, campaign.adapter.file, campaign.selection.settings)
     if unread:
@@ -547,11 +549,7 @@ def run_record(campaign: Campaign) -> RunRecord:
     adapter, selection = campaign.adapter, campaign.selection
     now = datetime.datetime.now(datetime.UTC)
     client, clients = opening.client_versions(selection.protocol, selection.vendor)
-    artifacts.keep(campaign.folder, adapter)
-    artifacts.keep_access(campaign.folder, campaign.options.access)
-    own = opening.configuration_of(adapter)
-    difference = own.keep(campaign.folder, adapter.file, selection.settings) if own else ""
-    artifacts.remember(campaign.folder)
+    difference = artifacts.keep_all(campaign.folder, adapter, campaign.options.access, selection.settings)
     return RunRecord(
         run=campaign.earlier.run if campaign.earlier else f"{now:%Y%m%dT%H%M%S}-{adapter.name}-{secrets.token_hex(3)}",
         started=campaign.earlier.started if campaign.earlier else now.isoformat(timespec="seconds"),

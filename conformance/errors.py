@@ -200,6 +200,10 @@ class ClientError(ConformanceError):
     """A client process of the suite failed or died, and no fault ended it."""
 
 
+class LoginError(ClientError):
+    """The broker refused the login of a client: trying again is of use only while the broker is still starting."""
+
+
 class FaultError(ConformanceError):
     """A fault could not be armed, or did not take effect: its trial is void."""
 

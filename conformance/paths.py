@@ -56,7 +56,7 @@ def cache() -> pathlib.Path:
 
 
 def state() -> pathlib.Path:
-    """Return the folder that knows the runs of this user, those in progress too, below `XDG_STATE_HOME` or `~/.local/state`."""
+    """Return the folder that knows the runs of this user, below `XDG_STATE_HOME` or `~/.local/state`."""
     return _home("XDG_STATE_HOME", ".local/state")
 
 

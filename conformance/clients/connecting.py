@@ -93,6 +93,13 @@ class Login:
                 "client's certificate (--tls-cert, tls.certificate)?"
             ) from error
 
+    @property
+    def where_to_look(self) -> str:
+        """Return where the user and the password were given: options, or keys of a broker file."""
+        secret = self.access.password
+        option = "--password-env" if secret and secret.env else "--password-file"
+        return f"look at the user (--user, access.user) and at {secret} ({option}, access.password)"
+
     def clean(self, text: str) -> str:
         """Return words of the peer without the secret, which it may quote, and cut to a bounded length."""
         return limits.quoted(redacted(text, self.access))

@@ -14,7 +14,7 @@ from typing_extensions import override
 from conformance import limits
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.workers.job import Job
-from conformance.errors import ClientError
+from conformance.errors import ClientError, LoginError
 from conformance.history import Op, Phase
 
 _UNLIMITED = 1 << 30
@@ -34,6 +34,10 @@ class Refused(ClientError):
     def __init__(self, text: str, answers: Sequence[SendOutcome | OperationAnswer] = ()) -> None:
         super().__init__(text)
         self.answers = answers
+
+
+class LoginRefused(Refused, LoginError):
+    """The refusal is about the login."""
 
 
 @dataclasses.dataclass(slots=True)

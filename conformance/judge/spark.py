@@ -474,7 +474,7 @@ def start_when_asked(*, master: str = "", remote: str = "") -> StartingSession:
 def read_parquet(spark: SparkSession, paths: Iterable[str | pathlib.Path], schema: str = "") -> DataFrame:
     """Read these files or folders of this machine. A Spark Connect server has another working folder."""
     reader = spark.read.schema(schema) if schema else spark.read
-    return reader.parquet(*(literal(os.path.abspath(path)) for path in paths))
+    return reader.parquet(*(literal(str(pathlib.Path(path).absolute())) for path in paths))
 
 
 def literal(path: str) -> str:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 
 from conformance import adapters, paths, records
-from conformance.adapters import Adapter
+from conformance.adapters import Adapter, EffectiveSettings, opening
 from conformance.adapters.config import own_configuration
 from conformance.adapters.credentials import OPEN, Access
 from conformance.errors import UsageError
@@ -20,9 +20,22 @@ _PARTS = ("", "from", "to")
 
 _ACCESS = "access.json"
 _RECORDED = "recorded"
-"""A file of `paths.state()`: the digests of what this user's runs stored. No folder from another person can change it."""
+"""A file of `paths.state()`: digests of what the runs of this user stored. No folder of a stranger can change it."""
 
 _SPEC = re.compile(r"[\w.+-]+@[\w.+-]+:\w+", re.ASCII)
+
+
+def keep_all(folder: pathlib.Path, adapter: Adapter, typed: Access, settings: EffectiveSettings) -> str:
+    """Store what opens the broker of a run again, and note that this user has recorded it.
+
+    Returns the difference from the user's own configuration; empty for stock.
+    """
+    keep(folder, adapter)
+    keep_access(folder, typed)
+    own = opening.configuration_of(adapter)
+    difference = own.keep(folder, adapter.file, settings) if own else ""
+    remember(folder)
+    return difference
 
 
 def keep(folder: pathlib.Path, adapter: Adapter) -> None:

@@ -16,12 +16,11 @@ from collections.abc import Callable, Iterable, Sequence
 from conformance.adapters import Broker
 from conformance.adapters.interface import Options
 from conformance.adapters.launch.native import NativeBroker
-from conformance.adapters.opening import WIRES
 from conformance.errors import FaultError, LaunchError
 from conformance.faults.power.image import LossyDisk
 from conformance.ledger import Ledger
 from conformance.run.planning import Planned
-from conformance.run.readiness_probe import ProbeClient
+from conformance.run.readiness_probe import ProbeClient, probe_client
 from conformance.scenario import COPIES
 
 KEPT = 3
@@ -176,7 +175,7 @@ class BrokerPool:
             self._brokers += 1
             name = "-".join(filter(None, [f"{self._brokers:02d}", first.adapter.name, first.liar]))
         numbers = itertools.count(2)
-        client = ProbeClient(first.adapter, _wire(first))
+        client = probe_client(first.adapter, first.protocol, first.client)
         declared = [queue for queue in queues if queue in self._options]
 
         def prepare(name: str) -> Broker:
@@ -216,10 +215,3 @@ class BrokerPool:
             running.close()
             raise
         return running
-
-
-def _wire(planned: Planned) -> str:
-    """Return the protocol of the readiness probe, which uses the suite's own clients."""
-    if not planned.client:
-        return planned.protocol
-    return next((word for word in WIRES if word in planned.adapter.file.protocols), WIRES[0])

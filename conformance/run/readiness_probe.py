@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 
 from conformance.adapters import Adapter, Broker
+from conformance.adapters.opening import WIRES
 from conformance.clients.management import DepthClient
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.play import connect
@@ -132,6 +133,12 @@ class ProbeClient:
                 session.close()
         except Disconnected as error:
             raise ClientError(f"the broker ended the connection: {error}") from error
+
+
+def probe_client(adapter: Adapter, protocol: str, vendor: str) -> ProbeClient:
+    """Return the client of the suite for brokers that are tried over `protocol`, or by a `vendor`'s client."""
+    spoken = [word for word in WIRES if word in adapter.file.protocols]
+    return ProbeClient(adapter, [*spoken, *WIRES][0] if vendor else protocol)
 
 
 def depth_of(broker: Broker, queue: str, wanted: int | None = None) -> int:

@@ -21,7 +21,7 @@ from conformance.adapters import web
 from conformance.adapters.launch import native, readiness
 from conformance.adapters.launch.plan import Options
 from conformance.adapters.launch.process_tree import MARK, Tree
-from conformance.errors import ClientError, LaunchError, StartFailure, UsageError
+from conformance.errors import ClientError, LaunchError, LoginError, StartFailure, UsageError
 from conformance.ledger import Ledger
 from conformance.processes import cannot_hold, identify, is_alive
 
@@ -228,6 +228,52 @@ def test_a_message_that_never_comes_is_told(make: Make) -> None:
     broker = make("amqp(said['amqp'])", "ready_message = true", prove=prove)
 
     assert "start.ready_message: no credit" in str(late(broker, "no credit"))
+
+
+def test_a_refused_login_ends_the_first_start_soon(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the words of the client, and not as a start that was late: the broker is not to blame."""
+    monkeypatch.setattr(native, "LOGIN_S", 0.3)
+
+    def prove(broker: native.NativeBroker) -> None:
+        raise LoginError("the login of 'alice' was refused; look at the user and at the file wrong")
+
+    broker = make("amqp(said['amqp'])", "ready_message = true\nready_s = 1e9", prove=prove)
+    error = refused(broker)
+
+    assert "refuses the login of the suite: the login of 'alice' was refused; look at the user" in str(error)
+    assert (None, LoginError) == (error.failure, type(error.__cause__))
+
+
+@pytest.mark.parametrize(("ready_s", "times"), [(0.0, 2), (60.0, 6)])
+def test_a_login_that_is_refused_at_first(
+    make: Make, monkeypatch: pytest.MonkeyPatch, ready_s: float, times: int
+) -> None:
+    """Some products read their users late, and a restart after a fault (`ready_s`) has its whole time to recover them."""
+    monkeypatch.setattr(native, "LOGIN_S", 0.0 if ready_s else 1e6)
+    asked: list[float] = []
+
+    def prove(broker: native.NativeBroker) -> None:
+        asked.append(time.monotonic())
+        if len(asked) < times:
+            raise LoginError("refused")
+
+    broker = make("amqp(said['amqp'])", "ready_message = true", prove=prove)
+    broker.start(ready_s=ready_s)
+    assert len(asked) == times
+
+    kill(broker)
+    assert broker.wait_gone(5)
+    asked.clear()
+    broker.start()
+    assert len(asked) == times
+
+
+def test_another_error_begins_the_time_of_a_refused_login_again() -> None:
+    refused_logins = readiness.RefusedLogins(1e6)
+    assert not refused_logins.final(LoginError("refused"))
+    assert not refused_logins.final(ClientError("the virtual host recovers"))
+    assert refused_logins._since is None
+    assert readiness.RefusedLogins(0.0).final(LoginError("refused"))
 
 
 # queues

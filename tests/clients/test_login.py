@@ -23,7 +23,7 @@ from conformance.clients.management import DepthClient
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.play import connect, run_job
 from conformance.clients.session import Disconnected, pump_until
-from conformance.errors import ClientError, UsageError
+from conformance.errors import ClientError, LoginError, UsageError
 from conformance.ledger import python_environment
 
 CLIENTS = [("amqp", "library"), ("stomp", "library"), ("stomp", "raw")]
@@ -142,6 +142,7 @@ def refused(wanted):
     assert time.monotonic() - began < PATIENCE / 2
     assert "\n" not in str(caught.value)
     assert certificates.PASSWORD not in str(caught.value)
+    assert isinstance(caught.value, LoginError) == bool(re.search("login", str(caught.value))), caught.value
     return str(caught.value)
 
 

@@ -7,6 +7,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 import zipfile
 
 import pytest
@@ -204,6 +205,34 @@ def test_a_broker_behind_tls_is_checked(folder, conformance, words):
     assert "the login of 'alice' was refused" in refused.stderr
     assert "TLS" in unknown.stderr
     assert certificates.PASSWORD not in done.stdout + refused.stderr
+
+
+def test_a_refused_login_ends_a_run_of_an_external_broker_at_once(folder, tmp_path):
+    """Before any trial, and once: the message has the user and the place of the password."""
+    mine = {name: str(folder / f"alice.{end}") for name, end in (("certificate", "pem"), ("key", "key"))}
+    owner = Access(tls=ClientTls(ca=str(folder / "ca.pem"), **mine))
+    source = prepared(folder, tmp_path / "unused", "amqp", owner, "SOLCD-ACK-02").adapter
+    with (
+        Ledger(tmp_path / "theirs", "theirs") as ledger,
+        source.prepare(tmp_path / "broker", source.effective(), [], ledger) as theirs,
+    ):
+        theirs.start()
+        amqp, http = (theirs.service.endpoint(name)[1] for name in ("amqp", "http"))
+        spec = f"{folder}/broker.toml:external=amqps://127.0.0.1:{amqp},http://127.0.0.1:{http}"
+        wrong = Secret(file=str(folder / "wrong"))
+        typed = Access(user="alice", password=wrong, tls=ClientTls(ca=str(folder / "ca.pem")))
+        made = campaign.prepare(Options(spec, claims=("AMQP-ACC-01",), out=tmp_path / "run", access=typed))
+        began = time.monotonic()
+        with pytest.raises(LaunchError) as caught:
+            campaign.execute(made, campaign.Watcher())
+
+    assert made.trials
+    assert "the login of 'alice' was refused" in str(caught.value)
+    assert f"look at the user (--user, access.user) and at the file {folder}/wrong (--password-file" in str(
+        caught.value
+    )
+    assert time.monotonic() - began < 30  # it was tried for a minute, and again for each broker
+    assert not (tmp_path / "run" / "trials").exists()
 
 
 def test_what_is_typed_for_a_check_is_looked_at_first(typed):

@@ -25,6 +25,7 @@ from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.settings import show
 from conformance.adapters.interface import READY_QUEUE, DepthProbe, JournalFiles
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, words_of
+from conformance.adapters.launch.readiness import LOGIN_S, RefusedLogins
 from conformance.errors import ClientError, ConformanceError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger
 from conformance.scenario import EXPIRY_QUEUE, FRESH, LIVES, SEVERAL
@@ -226,7 +227,7 @@ class ExternalBroker:
             self._existing.check()
             for name, held in self._existing.passed_over.items():
                 self.deviations[f"queue {name}"] = f"passed over: it held {held} messages, which were left alone"
-        self._prove(began, ready_s)
+        self._prove(began, ready_s, RefusedLogins(LOGIN_S if comes_up else 0.0))
         if self.epoch == 1:
             self._check_depth_answer()
         self._down = False
@@ -398,7 +399,7 @@ class ExternalBroker:
             time.sleep(_TICK_S)
         return True
 
-    def _prove(self, began: float, ready_s: float) -> None:
+    def _prove(self, began: float, ready_s: float, refused: RefusedLogins) -> None:
         """Send and receive a message, and retry until the time is over: a recovering broker may refuse it.
 
         A broker that stores nothing has lost the queue of this message, which is the suite's own. It is declared again.
@@ -409,6 +410,8 @@ class ExternalBroker:
             try:
                 self._client.exchange(self, self.queue_of(READY_QUEUE))
             except ClientError as error:
+                if refused.final(error) and not self._down:
+                    raise LaunchError(f"{self._title} refuses the login: {error}") from error
                 if time.monotonic() - began > ready_s:
                     raise LaunchError(
                         f"{self._title}: no message came through within {ready_s:g} s: {error}",

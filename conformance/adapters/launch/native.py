@@ -23,7 +23,7 @@ from conformance.adapters.launch import ports, queue_declaration
 from conformance.adapters.launch.java import archive_options, archive_path, find_java
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, make_plan
 from conformance.adapters.launch.process_tree import MARK, Tree, name_of
-from conformance.adapters.launch.readiness import Readiness, WrongProtocolError
+from conformance.adapters.launch.readiness import LOGIN_S, Readiness, RefusedLogins, WrongProtocolError
 from conformance.errors import ClientError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger, inherited
 from conformance.locks import locked
@@ -146,7 +146,7 @@ class NativeBroker:
             self._wait_ready(began)
             if self._declare():
                 self._wait(began, self._readiness.unstored)
-            self._prove(began)
+            self._prove(began, RefusedLogins(LOGIN_S if self.epoch == 1 and not ready_s else self._ready_s))
         except BaseException:
             self._kill()
             raise
@@ -344,9 +344,10 @@ class NativeBroker:
         log, folder = self.folder / "queues.log", self.plan.working_folder
         return queue_declaration.run_here(command, seconds, environment=self._environment, folder=folder, log=log)
 
-    def _prove(self, began: float) -> None:
+    def _prove(self, began: float, refused: RefusedLogins) -> None:
         """Send and receive a message, and retry until the time is over: a recovering broker may refuse it.
 
+        A refused login ends the first start soon. After a fault it has the whole time: the users may be stored, too.
         The queue of this message is the suite's own, and of no claim. A power loss may take it, as the last one that
         was declared, and it is declared again.
         """
@@ -354,6 +355,8 @@ class NativeBroker:
             try:
                 self._client.exchange(self, self.queue_of(READY_QUEUE))
             except ClientError as error:
+                if refused.final(error):
+                    raise self._error(f"refuses the login of the suite: {error}") from error
                 self._check_late(began, f"start.ready_message: {error}")
                 self._tick()
                 with contextlib.suppress(LaunchError):

@@ -14,6 +14,7 @@ import pathlib
 import re
 import socket
 import ssl
+import time
 from collections.abc import Callable, Iterable, Mapping
 
 from conformance import limits
@@ -25,10 +26,30 @@ from conformance.adapters.file.settings import stored
 from conformance.adapters.launch import ports
 from conformance.adapters.launch.plan import Plan
 from conformance.adapters.launch.queue_declaration import lasting
+from conformance.errors import ClientError, LoginError
 
 
 class WrongProtocolError(Exception):
     """Something else answers at a port of the broker: waiting longer is useless."""
+
+
+LOGIN_S = 5.0
+"""How long a broker that has just started may refuse a login: it may not have read its users yet."""
+
+
+class RefusedLogins:
+    """Decides when a refused login is final: the broker has refused it for `within_s`, and has done nothing else."""
+
+    def __init__(self, within_s: float) -> None:
+        self._within_s = within_s
+        self._since: float | None = None
+
+    def final(self, error: ClientError) -> bool:
+        if not isinstance(error, LoginError):
+            self._since = None
+            return False
+        self._since = time.monotonic() if self._since is None else self._since
+        return time.monotonic() - self._since >= self._within_s
 
 
 class Readiness:

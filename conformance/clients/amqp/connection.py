@@ -32,8 +32,8 @@ from proton import (
 from conformance import limits
 from conformance.adapters.credentials import OPEN, PLAIN, Access, library_lacks, mechanism_of
 from conformance.clients.connecting import Login, answered_in_tls
-from conformance.clients.session import Disconnected, Refused, pump_until
-from conformance.errors import ClientError
+from conformance.clients.session import Disconnected, LoginRefused, Refused, pump_until
+from conformance.errors import ClientError, LoginError
 
 _READ = 1 << 18
 _REST_S = 5.0
@@ -94,7 +94,7 @@ class SaslLogin(Login):
     @property
     def _next(self) -> str:
         if self.access.password is not None:
-            return f"look at the user and at {self.access.password}, and at the mechanisms that the broker takes"
+            return f"{self.where_to_look}, and at the mechanisms that the broker takes"
         return (
             "give a login (--user with --password-env or --password-file) or a certificate (--tls-cert and --tls-key)"
         )
@@ -263,13 +263,14 @@ class AmqpClientConnection:
         """Raise `ClientError` if the login was refused: proton only notes that, and goes on waiting."""
         if refused := self._login.refused(self._transport, self._input):
             self._closed = True
-            raise ClientError(f"{self._login.where}: {refused}")
+            raise LoginError(f"{self._login.where}: {refused}")
         self._let_in = self._login.accepted(self._transport)
 
     def _lost(self, error: OSError | None = None) -> Exception:
         """Return the error of an ended stream: `ClientError` only if the broker refused us, not if it died."""
         self._closed = True
-        why = "" if self._let_in else self._login.refused(self._transport, self._input)
+        if why := "" if self._let_in else self._login.refused(self._transport, self._input):
+            return LoginError(f"{self._login.where}: {why}")
         if not (why or self._let_in or self._heard):
             why = self._login.unanswered(self._socket)
         return ClientError(f"{self._login.where}: {why}") if why else Disconnected(str(error or "end of stream"))
@@ -368,8 +369,9 @@ class AmqpClientConnection:
             return
         condition = endpoint.remote_condition
         if condition is not None:
+            kind_of = LoginRefused if condition.name == _UNAUTHORIZED else Refused
             said = f"{self.clean(condition)}{self._login.advice(condition)}"
-            raise Refused(f"the broker closed a {type(endpoint).__name__.lower()}: {said}")
+            raise kind_of(f"the broker closed a {type(endpoint).__name__.lower()}: {said}")
         if kind == Event.CONNECTION_REMOTE_CLOSE:
             raise Disconnected("closed by the broker")
 

@@ -24,6 +24,7 @@ from conformance.clients.connecting import Line, Login
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import (
     Disconnected,
+    LoginRefused,
     OperationAnswer,
     Received,
     Refused,
@@ -71,6 +72,12 @@ class End:
     protocol: bool = False
 
 
+_OF_LOGIN = re.compile(
+    r"log.?in|user|pass(word|code)|credential|authenticat|authori[sz]|security|access refused", re.IGNORECASE
+)
+"""Words of an ERROR frame that is about the login: STOMP has no other sign of it."""
+
+
 class StompLogin(Login):
     """The login of one connection by the headers of CONNECT (STOMP 1.2, CONNECT or STOMP Frame)."""
 
@@ -83,7 +90,7 @@ class StompLogin(Login):
         if self.access.password is None:
             return f"{self.where}: {said}, and no CONNECTED; if it requires a login, give --user and --password-env"
         who = f"the login of {self.access.user!r}"
-        return f"{self.where}: {who} was refused: {said}; look at the user and at {self.access.password}"
+        return f"{self.where}: {who} was refused: {said}; {self.where_to_look}"
 
     def lost(self, line: Line, reason: str) -> str:
         """Explain an end of the stream, or bytes that are no STOMP, before CONNECTED."""
@@ -338,7 +345,9 @@ class StompDialogue(Session):
             raise ClientError(why) from error
         except Refused as error:
             self.close()
-            raise Refused(self._login.refused(str(error).splitlines()[0]), error.answers) from error
+            said = str(error).splitlines()[0]
+            kind = LoginRefused if _OF_LOGIN.search(said) else Refused
+            raise kind(self._login.refused(said), error.answers) from error
         except ClientError:
             self.close()
             raise

@@ -384,9 +384,10 @@ def replay_command(quiet: bool, run: pathlib.Path, **words: Any) -> int:
     conformance replay runs/artemis --scenario power-lost-after-commit --trial 1 --arm weakened
     conformance replay runs/artemis --scenario broker-killed-while-publishing --trial 1 --adapter artemis@2.44.0
 
-    RUN is the folder of a run or of an upgrade. Everything comes from that folder; a script that has changed since is
-    refused. A stored broker file, configuration or login can run any program: if you did not record the run on
-    this machine, or its files have changed, it is used with --trust only. The replay is judged as a run without a control: if the violation is not seen again, the exit code is 2.
+    RUN is the folder of a run or of an upgrade. Everything comes from that folder; a script that has changed since
+    is refused. A stored broker file, configuration or login can run any program: if you did not record the run on
+    this machine, or its files have changed, it is used with --trust only. The replay is judged as a run without a
+    control: if the violation is not seen again, the exit code is 2.
     """
     from conformance.followup import replay
     from conformance.frontend.progress import Show
