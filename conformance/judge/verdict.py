@@ -16,7 +16,7 @@ from conformance.history import Op, Phase, message_id, parse_message
 from conformance.judge import rules
 from conformance.judge.input import buckets, folder
 from conformance.judge.input.packing import Compacted, compact_all
-from conformance.judge.plan import course, exposures, facts, groups, relations
+from conformance.judge.plan import course, exposures, facts, groups, relations, timeline
 from conformance.judge.plan.facts import TrialFacts
 from conformance.judge.rows import Course, Judgement, Verdict, VerdictRow, Witness
 from conformance.judge.spark import cause, size_plans
@@ -30,9 +30,6 @@ if TYPE_CHECKING:
     from conformance.judge.spark import JudgeSession, StartingSession
 
 Result = TypeVar("Result")
-
-TIMELINE = 200
-"""At most so many events of one timeline."""
 
 _OPS, _PHASES = tuple(Op), tuple(Phase)
 
@@ -240,7 +237,7 @@ def _timelines(
             for event in events
             if event["trial"] == trial and (event["n"] is None or (event["producer"], event["n"]) == (producer, n))
         ]
-        found[trial, message_id(producer, n)] = mine[:TIMELINE]
+        found[trial, message_id(producer, n)] = timeline.bounded(mine)
     return found
 
 

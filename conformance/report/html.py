@@ -22,6 +22,7 @@ from markupsafe import Markup
 from conformance import paths
 from conformance.claims import Catalogue, Claim, Subject
 from conformance.errors import visible
+from conformance.judge.plan.timeline import folded
 from conformance.judge.rows import ControlResult, Course, Judgement, TrialRecord, Verdict, VerdictRow, Witness
 from conformance.report import model, phrases, pictures, questions
 from conformance.report.model import Expectations
@@ -229,10 +230,17 @@ def _scenario_view(name: str, judgement: Judgement, script: Scenario | None) -> 
     )
 
 
-def timeline(witness: Witness) -> list[dict[str, str]]:
-    """Return the events of a witness as the texts of table cells; a missing field is empty."""
+def timeline(witness: Witness, most: int = pictures.EVENTS) -> list[dict[str, str]]:
+    """Return the events of a witness as the texts of table cells; a missing field is empty.
+
+    In place of events that are left out (`judge.plan.timeline`) is a row with their number as its process.
+    """
     keys = ("at_ms", "process", "op", "phase", "epoch", "detail")
-    return [{key: _cell(event.get(key, "")) for key in keys} for event in witness.timeline]
+    rows: list[Mapping[str, Any]] = [
+        {"at_ms": "...", "process": f"{event} more"} if isinstance(event, int) else event
+        for event in folded(witness.timeline, most)
+    ]
+    return [{key: _cell(row.get(key, "")) for key in keys} for row in rows]
 
 
 def _cell(value: Any) -> str:

@@ -17,11 +17,14 @@ from typing import Any
 from markupsafe import Markup
 
 from conformance.errors import visible
+from conformance.judge.plan.timeline import folded
 from conformance.judge.rows import Course, Histogram, Verdict, VerdictRow, Witness, bucket_end_ms
 from conformance.report.phrases import plural
 
 LANE, ROW, TIME, HEAD = 150, 22, 90, 30
 """Pixels: the width of a lane, the height of an event, the width of the times, the height of the names of lanes."""
+EVENTS = 100
+"""A longer timeline is folded on a page."""
 _LONGEST = 24
 """So many letters fit beside the mark of an event."""
 _PAUSE_MS = 1_000.0
@@ -38,8 +41,9 @@ def ending(witness: Witness) -> str:
     times = [place for place, event in enumerate(events) if _is(event, "deliver", "ok")]
     after = sum(place > last for place in times)
     drains = sum(_is(event, "drain", "ok") for event in events)
-    starts = len({event.get("epoch") for event in events} - {None}) - 1
-    looked = f"{plural(drains, 'drain')} to silence, after {plural(max(starts, 0), 'restart')} of the broker"
+    epochs = [epoch for event in events if (epoch := event.get("epoch")) is not None]
+    starts = max(epochs, default=0) - min(epochs, default=0)
+    looked = f"{plural(drains, 'drain')} to silence, after {plural(starts, 'restart')} of the broker"
     if not times:
         return f"Never delivered: looked for in {looked}."
     if last < 0:
@@ -58,8 +62,8 @@ def _times(count: int) -> str:
 
 def lanes(witness: Witness) -> Markup:
     """Draw a lane for each process, downwards in the order of the clock; a fault is a band over all of them."""
-    events = witness.timeline
-    names = list(dict.fromkeys(str(event.get("process", "")) for event in events))
+    events = folded(witness.timeline, EVENTS)
+    names = list(dict.fromkeys(str(event.get("process", "")) for event in events if not isinstance(event, int)))
     width, height = TIME + LANE * len(names) + 24, HEAD + ROW * len(events)
     parts = [_text(_x(at), 18, _short(name), kind="lane") for at, name in enumerate(names)]
     parts += [
@@ -68,10 +72,14 @@ def lanes(witness: Witness) -> Markup:
     ]
     before = None
     for place, event in enumerate(events):
+        y = HEAD + ROW * place + ROW // 2
+        if isinstance(event, int):
+            parts.append(_text(0, y + 4, f"... {event} more"))
+            continue
         at_ms = float(event.get("at_ms", 0.0))
-        parts += _event(event, names, HEAD + ROW * place + ROW // 2, width, None if before is None else at_ms - before)
+        parts += _event(event, names, y, width, None if before is None else at_ms - before)
         before = at_ms
-    says = f"Time line of {witness.message}: {ending(witness)} The table below has each event."
+    says = f"Time line of {witness.message}: {ending(witness)} The table below has the same events."
     return _picture(says, width, height, parts)
 
 

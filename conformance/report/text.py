@@ -25,15 +25,7 @@ from conformance.report.phrases import bound_words, exit_means
 ROWS = 20
 _EVIDENCE = "evidence (95 % confidence)"
 EVENTS = 10
-_LEAST_TELLING = (
-    ("process", ""),
-    ("frame", ""),
-    ("fault", "armed"),
-    ("broker", "invoke"),
-    ("fault", "effective"),
-    ("ack", "invoke"),
-)
-"""Operation and phase, an empty one for each phase."""
+"""A longer timeline is folded."""
 DOUBTS = ("error", "undecided", "required", "judged-as", "self", "void", "control", "not-tried", "course")
 STYLES = {
     Verdict.HOLDS: "green",
@@ -138,40 +130,16 @@ def _first_violation(answers: Sequence[VerdictRow], written: Mapping[str, Path] 
 
 
 def _events(witness: Witness) -> Table:
-    events = timeline(witness)
-    telling = _telling(events)
     table = Table.grid(padding=(0, 2))
     table.add_column(justify="right", no_wrap=True)
-    for name in ("process", "op", "phase", "detail"):
+    names = ("process", "op", "phase", "detail")
+    for name in names:
         table.add_column(no_wrap=name != "detail")
-    half = EVENTS // 2
-    head, tail = (telling, []) if len(telling) <= EVENTS else (telling[:half], telling[-half:])
-    for event in head:
-        table.add_row(*_event(event))
-    if left_out := len(events) - len(head) - len(tail):
-        table.add_row("...", f"{left_out} more", "", "", "")
-    for event in tail:
-        table.add_row(*_event(event))
+    for event in timeline(witness, EVENTS):
+        style = "bold" if event["op"] == "fault" else ""
+        at = f"{event['at_ms']} ms" if event["op"] else event["at_ms"]
+        table.add_row(*(_line(cell, style) for cell in (at, *(event[name] for name in names))))
     return table
-
-
-def _telling(events: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
-    """Leave out the kinds of events that tell least, one after another, until the rest is short enough.
-
-    Counter-example: of a message given to two consumers, the middle that was cut had the second delivery.
-    """
-    found = list(events)
-    for op, phase in _LEAST_TELLING:
-        if len(found) <= EVENTS:
-            break
-        found = [event for event in found if event["op"] != op or phase not in ("", event["phase"])]
-    return found
-
-
-def _event(event: Mapping[str, str]) -> list[Text]:
-    style = "bold" if event["op"] == "fault" else ""
-    cells = (f"{event['at_ms']} ms", event["process"], event["op"], event["phase"], event["detail"])
-    return [_line(cell, style) for cell in cells]
 
 
 def _doubts(judgement: Judgement, catalogue: Catalogue | None) -> list[RenderableType]:

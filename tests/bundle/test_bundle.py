@@ -64,10 +64,10 @@ def test_what_is_in_it(made, recorded):
 
 @pytest.mark.spark
 def test_timelines(made):
-    """Of messages that were lost: sent, confirmed, and never delivered; the kill is among the events."""
+    """Of messages that were lost: sent, confirmed, and never delivered; the kill and the drains are among the events."""
     for timeline in json.loads(made[1]["timeline.json"]):
         done = {(event["op"], event["phase"]) for event in timeline["events"]}
-        assert {("send", "invoke"), ("send", "ok"), ("fault", "fired"), ("fault", "effective")} <= done
+        assert {("send", "invoke"), ("send", "ok"), ("fault", "fired"), ("fault", "effective"), ("drain", "ok")} <= done
         assert not {op for op, _ in done} & {"deliver"}
         assert timeline["message"] in made[1]["timeline.txt"].decode()
 

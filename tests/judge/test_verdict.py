@@ -15,7 +15,7 @@ from conformance import judge, records
 from conformance.errors import CatalogueError, JudgeError
 from conformance.judge import rules, verdict
 from conformance.judge.input.packing import FILE, Compacted
-from conformance.judge.plan import relations
+from conformance.judge.plan import relations, timeline
 from conformance.judge.rows import Course, Verdict, VerdictRow, Witness
 from conformance.judge.verdict import Remembered
 
@@ -339,10 +339,10 @@ def shown(at_ms, **fields):
 
 
 def test_a_timeline_is_bounded(timelines, monkeypatch):
-    monkeypatch.setattr(verdict, "TIMELINE", 3)
+    monkeypatch.setattr(timeline, "MOST", 3)
     ((found,),), _ = timelines([violated("p1:7")], *(event(at_ns=number * 10**6) for number in range(5)))
 
-    assert [0.0, 1.0, 2.0] == [each["at_ms"] for each in found]
+    assert [0.0, 1.0, 4.0] == [each["at_ms"] for each in found]
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,15 @@ def test_each_process_has_a_lane_and_each_event_a_mark():
     assert "Never delivered" in tree.find("title").text
 
 
+def test_a_long_time_line_is_folded():
+    """Its send, its confirm, the next and the last kill, and the drains stay; a line has the number of the others."""
+    kill = {**TIMELINE[2], "at_ms": 900.0}
+    tree = ET.fromstring(pictures.lanes(witness(*TIMELINE[:4], *[kill] * 200, *TIMELINE[4:])))
+
+    assert 8 == len(list(tree.iter("circle")))
+    assert ["... 200 more"] == [text.text for text in tree.iter("text") if "more" in text.text]
+
+
 def test_words_of_others_stay_words():
     evil = "</text><script>alert(1)</script>\x1b"
     event = {"at_ms": 1.0, "process": evil, "op": evil, "phase": evil, "detail": evil}

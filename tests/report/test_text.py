@@ -113,7 +113,7 @@ def test_a_long_timeline_keeps_what_shows_the_violation():
 
     assert 2 == text.count("deliver  ok")
     assert 2 == text.count("ack      ok")
-    assert "4 more" in text
+    assert [("process", 0), ("2 more", 2)] == [(word, text.count(word)) for word in ("process", "2 more")]
 
 
 def test_many_answers_are_cut_with_a_count():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 from conformance.adapters import Adapter
@@ -15,6 +16,7 @@ from conformance.errors import visible
 from conformance.followup.bundle.script import Reproduction, password_of, port_of
 from conformance.followup.bundle.source import BundleSource
 from conformance.followup.upgrade.broker import pair_of
+from conformance.judge.plan.timeline import folded
 from conformance.report.phrases import steps_in_words
 from conformance.scenario import COPIES, LIVES
 
@@ -22,7 +24,7 @@ NO_STEPS = "an earlier version of the suite recorded this trial, and its record 
 NO_SCENARIO = "this version of the suite has no scenario of that name"
 
 LINES = 24
-"""Events of the timeline that the text shows; the file has all of them."""
+"""A longer timeline is folded in the text; the file has all of it."""
 
 _CAPTURE = {
     "amqp": "`PN_TRACE_FRM=1 python reproduce.py ...` prints every AMQP frame",
@@ -242,17 +244,15 @@ def _actual(source: BundleSource) -> Iterator[str]:
 def _excerpt(timelines: Sequence[Mapping[str, object]]) -> Iterator[str]:
     if not timelines:
         return
-    lines = timeline_lines(timelines[0])
-    half = LINES // 2
-    if len(lines) > LINES:
-        lines = [*lines[:half], f"... {len(lines) - 2 * half} more in timeline.txt", *lines[-half:]]
     yield f"What happened to `{timelines[0]['message']}`, in milliseconds:"
-    yield "```\n" + "\n".join(lines) + "\n```"
+    yield "```\n" + "\n".join(timeline_lines(timelines[0], LINES)) + "\n```"
 
 
-def timeline_lines(timeline: Mapping[str, object]) -> list[str]:
+def timeline_lines(timeline: Mapping[str, object], most: int = sys.maxsize) -> list[str]:
     events: Sequence[Mapping[str, object]] = timeline["events"]  # type: ignore[assignment]
     return [
-        f"{each['at_ms']:>12} {each['process']:14} {each['op']:10} {each['phase']:9} {each['detail']}".rstrip()
-        for each in events
+        f"{'...':>12} {each} more in timeline.txt"
+        if isinstance(each, int)
+        else f"{each['at_ms']:>12} {each['process']:14} {each['op']:10} {each['phase']:9} {each['detail']}".rstrip()
+        for each in folded(events, most)
     ]

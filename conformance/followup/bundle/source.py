@@ -16,6 +16,7 @@ from conformance.followup import replay
 from conformance.followup.upgrade import runs
 from conformance.history import Event, Op, read
 from conformance.judge.anomalies import ANOMALIES
+from conformance.judge.plan import timeline
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.judge.spark import JudgeSession
 from conformance.judge.trial_anomalies import TrialAnomaly, offences
@@ -25,16 +26,11 @@ from conformance.run import artifacts
 from conformance.run.evidence import FILE, Kept
 from conformance.scenario import Scenario
 
-EVENTS = 200
-"""Events of one timeline, at most."""
-
 PROTOCOLS = ("amqp", "stomp")
 """The protocols of a reproduction script."""
 
 MESSAGES = 10
 """Messages of one anomaly that get a timeline."""
-
-_ALWAYS = (Op.FAULT, Op.BROKER)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,16 +75,18 @@ class BundleSource:
         return next((event.queue for _, event in self.events if event.queue), "orders")
 
     def timeline(self, message: str) -> list[dict[str, object]]:
-        """Return the events of a message and of its transaction, and the faults and starts of the broker, by time."""
+        """Return the events of a message and its transaction, and the faults, starts and drains of its trial."""
         transactions = {event.transaction for _, event in self.events if event.message == message} - {None}
         began = self.events[0][1].at_ns if self.events else 0
-        return [
-            _event_fields(process, event, began)
-            for process, event in self.events
-            if event.message == message
-            or event.op in _ALWAYS
-            or (event.message is None and event.transaction in transactions)
-        ][:EVENTS]
+        return timeline.bounded(
+            [
+                _event_fields(process, event, began)
+                for process, event in self.events
+                if event.message == message
+                or event.op in (Op.FAULT, Op.BROKER)
+                or (event.message is None and (event.op is Op.DRAIN or event.transaction in transactions))
+            ]
+        )
 
 
 def gather(words: str, spark: JudgeSession | None = None, *, trust: bool = False) -> BundleSource:

@@ -32,7 +32,7 @@ from conformance.report.pictures import course_words
 from conformance.scenario import Scenario
 
 EVENTS = 40
-"""Lines of a timeline in the text of a failure; the report has all of them."""
+"""A longer timeline is folded in the text of a failure."""
 
 LOG_LINES = 40
 _HERE = pathlib.Path(HERE)
@@ -103,20 +103,18 @@ def violation(row: VerdictRow, folder: pathlib.Path) -> str:
     lines = [f"VIOLATED {row.claim}: {row.says}", row.reason]
     shown = next((witness for witness in row.witnesses if witness.timeline), None)
     if shown is not None:
-        lines += [f"message {shown.message} in {shown.queue}, trial {shown.trial}:", *_events(timeline(shown))]
+        lines += [f"message {shown.message} in {shown.queue}, trial {shown.trial}:", *_events(timeline(shown, EVENTS))]
     whole = folder.parents[1] if folder.parent.name == records.PARTS else folder
     return visible("\n".join([*lines, f"again: {replay_in(row.replay, whole)}"]))
 
 
 def _events(events: Sequence[Mapping[str, str]]) -> list[str]:
-    lines = [
+    return [
         f"  {one['at_ms']:>12} ms  {one['process']:14} {one['op']:10} {one['phase']:9} {one['detail']}".rstrip()
+        if one["op"]
+        else f"  {'...':>12}     {one['process']}"
         for one in events
     ]
-    if len(lines) <= EVENTS:
-        return lines
-    half = EVENTS // 2
-    return [*lines[:half], f"  ... {len(lines) - 2 * half} more in the report", *lines[-half:]]
 
 
 def harness_error(row: VerdictRow, trials: Iterable[TrialRecord]) -> str:
