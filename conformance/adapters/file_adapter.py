@@ -17,7 +17,7 @@ from conformance import paths
 from conformance.adapters.config.own_configuration import OwnConfig
 from conformance.adapters.container import docker, images
 from conformance.adapters.container.images import HOME, Recipe
-from conformance.adapters.distribution import debian, fetch
+from conformance.adapters.distribution import debian, fetch, versions
 from conformance.adapters.external import broker as external
 from conformance.adapters.external.addresses import places, urls_by_protocol, with_management
 from conformance.adapters.file import settings
@@ -114,7 +114,12 @@ class FileAdapter:
     ) -> Self:
         """The adapter of a file; None is its default version, and the native launcher, or that of its `[external]`."""
         place = _launcher(file, launcher, path)
-        found = _stated_version(file, version) if place.rules or place.home else _version(file, version, place.word)
+        if place.home is not None and file.version.file:
+            found = versions.version_of_folder(file, place.home, version)
+        elif place.home is not None or place.rules is not None:
+            found = version or _default_version(file)
+        else:
+            found = _version(file, version, place.word)
         owned = _asked_at(file.at(found), place.rules)
         return cls(file.name, found, place.word, owned, path, asked or file.name, place)
 
@@ -273,16 +278,15 @@ class FileAdapter:
         return native.prepare(source, setup, native.class_archive_option(learns, stock.effective(), ledger))
 
 
-def _stated_version(file: BrokerFile, asked: str | None) -> str:
-    """The version that the user states: the suite installs nothing for it."""
-    return asked or (_own_version() if file.default_version == BUNDLED else file.default_version)
+def _default_version(file: BrokerFile) -> str:
+    return _own_version() if file.default_version == BUNDLED else file.default_version
 
 
 def _version(file: BrokerFile, asked: str | None, launcher: str) -> str:
     if file.installed is not None and (asked is None or _VERSION.fullmatch(asked)):
         return fetch.installed_version(file, asked, native=launcher == NATIVE)
     if file.fetch is None:
-        own = _own_version() if file.default_version == BUNDLED else file.default_version
+        own = _default_version(file)
         if asked not in (None, own):
             raise UsageError(f"{file.name} has one version: {own}")
         return own
@@ -360,13 +364,15 @@ def _home(file: BrokerFile, folder: pathlib.Path) -> pathlib.Path:
     if not folder.is_dir():
         raise UsageError(f"native={folder}: no such folder; name the one that the distribution was unpacked to")
     inside = [one for one in sorted(folder.iterdir()) if one.is_dir()]
-    wanted = list(_programs(file))
+    programs = list(_programs(file))
     for home in (folder, *inside):
-        if all((home / program).exists() for program in wanted):
+        if all((home / program).exists() for program in programs) and (
+            programs or not file.version.file or versions.read_versions(file.version, home)
+        ):
             return home.absolute()
     raise UsageError(
-        f"native={folder}: it holds no {wanted[0]}, nor does a folder in it; name the one that the distribution of "
-        f"{file.name} was unpacked to"
+        f"native={folder}: it holds no {[*programs, file.version.file][0]}, nor does a folder in it; name the one that "
+        f"the distribution of {file.name} was unpacked to"
     )
 
 

@@ -316,14 +316,6 @@ def not_installed(file: BrokerFile) -> str:
     return f"{file.title} is not installed here: {file.installed.needs}"
 
 
-def version_differs(file: BrokerFile, planned: str, log: str) -> str:
-    """Why the version in the log is not the planned one, which the report would name; empty if it is."""
-    logged = re.search(file.installed.logged, log) if file.installed and file.installed.logged else None
-    if logged is None or logged[1] == planned:
-        return ""
-    return f"is version {logged[1]}, not {planned} (installed.logged)"
-
-
 def _installed(table: Installed) -> str:
     return _asked(table.command, table.pattern)
 

@@ -1,7 +1,7 @@
 """The tables of a `broker.toml` that say where a broker comes from, how it is started, asked and stopped.
 
-`[fetch]` and `[installed]` are its distribution, `[template]`, `[xml]` and `[start]` make and start it, `[queues]`,
-`[depth]` and `[policies]` ask it. `[external]` is a broker that is running already; it is also a file of its own for a
+`[fetch]`, `[installed]` and `[version]` are its distribution, `[template]`, `[xml]` and `[start]` make and start it,
+`[queues]`, `[depth]` and `[policies]` ask it. `[external]` is a broker that is running already; it is also a file for a
 broker of this package, `--adapter NAME:external=FILE.toml`. Texts may hold placeholders (`placeholders`).
 docs/brokers-toml.md has an example of every key.
 """
@@ -34,6 +34,15 @@ Progress = Callable[[int, int | None], None]
 """Called during a download with the bytes so far and the size of the whole, which is None if it is unknown."""
 
 Sha512 = Annotated[str, pydantic.StringConstraints(pattern=r"^[0-9a-f]{128}$")]
+
+
+def _one_group(value: str) -> str:
+    if value and re.compile(value).groups != 1:
+        raise ValueError(f"{value!r} needs one group, the version: (...)")
+    return value
+
+
+VersionPattern = Annotated[Pattern, pydantic.AfterValidator(_one_group)]
 Coordinates = Annotated[str, pydantic.StringConstraints(pattern=r"^[\w.-]+:[\w.-]+:[\w.-]+$")]
 
 
@@ -137,24 +146,39 @@ class Fetch(Table):
 class Installed(Table):
     """A distribution that a package manager installed.
 
-    `pattern` has one group, the version. It is searched in what `command` prints, and `logged`, with one group as well,
-    in what the broker prints when it starts. `needs` says how to install it. `suites` are versions in other suites of
-    Debian, and the names of these: each is made by debootstrap, as root, with the packages of `[container]`, and the
-    broker runs with that folder as its root.
+    `pattern` has one group, the version, in what `command` prints. `needs` says how to install it. `suites` are
+    versions in other suites of Debian, and the names of these: each is made by debootstrap, as root, with the packages
+    of `[container]`, and the broker runs with that folder as its root.
     """
 
     command: tuple[str, ...] = pydantic.Field(min_length=1)
-    pattern: Pattern
-    logged: Pattern = ""
+    pattern: VersionPattern
     needs: str
     suites: Mapping[str, Word] = {}
 
-    @pydantic.field_validator("pattern", "logged")
-    @classmethod
-    def _one_group(cls, value: str) -> str:
-        if value and re.compile(value).groups != 1:
-            raise ValueError(f"{value!r} needs one group, the version: (...)")
-        return value
+
+class VersionTable(Table):
+    """How the suite reads the version of a broker. Each pattern that finds it has one group, the version.
+
+    `logged` is searched in what the broker prints when it starts. A start that prints another version than the one
+    asked for is an error, and a broker that has printed none is not ready.
+
+    `file` is the path of a file of the distribution, for a folder that the user names (`native=FOLDER`). Its group is
+    the version, or it is a jar that has the version in the text file `member`, where `pattern` is searched.
+    """
+
+    logged: VersionPattern = ""
+    file: Pattern = ""
+    member: str = ""
+    pattern: VersionPattern = ""
+
+    @pydantic.model_validator(mode="after")
+    def _one_place(self) -> VersionTable:
+        if bool(self.member) != bool(self.pattern) or (self.member and not self.file):
+            raise ValueError("member and pattern belong together, and file is the jar that has the member")
+        if self.file and re.compile(self.file).groups != (0 if self.member else 1):
+            raise ValueError(f"file: {self.file!r} needs one group, the version: (...), or none beside a member")
+        return self
 
 
 Signal = Literal["SIGTERM", "SIGINT", "SIGQUIT", "SIGHUP", "SIGUSR1", "SIGUSR2"]

@@ -27,6 +27,7 @@ from conformance.adapters.file.launch_tables import (
     StartTable,
     Template,
     Topic,
+    VersionTable,
     Xml,
     order,
     with_external_defaults,
@@ -494,6 +495,7 @@ class BrokerFile(Table):
     settings: Mapping[str, Setting] = {}
     fetch: Fetch | None = None
     installed: Installed | None = None
+    version: VersionTable = VersionTable()
     java: Java | None = None
     template: Template | None = None
     xml: Xml | None = None

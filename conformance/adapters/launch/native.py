@@ -15,7 +15,8 @@ from typing import Self
 
 from conformance.adapters.credentials import Access
 from conformance.adapters.distribution import debian
-from conformance.adapters.distribution.fetch import not_installed, version_differs
+from conformance.adapters.distribution.fetch import not_installed
+from conformance.adapters.distribution.versions import version_differs
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.settings import EffectiveSettings, unheeded
 from conformance.adapters.interface import READY_QUEUE, DepthProbe, JournalFiles
@@ -273,7 +274,7 @@ class NativeBroker:
         The log is a file, not a pipe: a broker must not block, or die, because its harness stopped reading.
         """
         self._wait(began, lambda: self._readiness.lacks(self.log))
-        source, said = self.plan.source, self.log.read_text(errors="replace")
+        source, said = self.plan.source, self._readiness.said_first(self.log)
         if reason := unheeded(source.file, self.plan.settings, said) or version_differs(
             source.file, source.version, said
         ):

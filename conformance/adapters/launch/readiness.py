@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from conformance import limits
 from conformance.adapters import web
 from conformance.adapters.credentials import ClientTls
+from conformance.adapters.distribution.versions import logged_version
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.reading import uses
 from conformance.adapters.file.settings import stored
@@ -80,9 +81,18 @@ class Readiness:
 
     def said(self, log: pathlib.Path) -> bytes:
         """Return the log of this start: its output in `log`, and its part of `{log_file}`, at most the end of each."""
+        return _end_of(log, 0) + _end_of(self._own_log, self._own_start)
+
+    def said_first(self, log: pathlib.Path) -> str:
+        """Return the same, at most the beginning of each: a broker says there what it is."""
+        read = _beginning_of(log, 0) + _beginning_of(self._own_log, self._own_start)
+        return read.decode(errors="replace")
+
+    @property
+    def _own_start(self) -> int:
+        """Where this start begins in `{log_file}`. All of a log that became shorter is of this start."""
         size = self._own_log.stat().st_size if self._own_log.is_file() else 0
-        # A log that became shorter was begun anew: then all of it is of this start.
-        return _end_of(log, 0) + _end_of(self._own_log, self._seen if size >= self._seen else 0)
+        return self._seen if size >= self._seen else 0
 
     def logged(self, log: pathlib.Path) -> bool:
         """Whether `start.ready_log` was logged; true if the file has none."""
@@ -93,7 +103,7 @@ class Readiness:
         """Describe the first condition that is not met; empty if it is ready. Raises `WrongProtocolError`."""
         if not self.logged(log):
             return f"start.ready_log: its log has no {self._start.ready_log!r}"
-        return self.unreached() or self._http()
+        return self.unreached() or self._http() or self._unversioned(log)
 
     def unstored(self) -> str:
         """Describe the first declared queue that a kill would lose; empty if there is none, or if none is to last."""
@@ -124,6 +134,12 @@ class Readiness:
                     hint = self._elsewhere(name) if what.startswith("nothing") or self._inside else ""
                     return f"start.ready_port: {what} ({name}){hint}"
         return ""
+
+    def _unversioned(self, log: pathlib.Path) -> str:
+        file = self._plan.source.file
+        if not file.version.logged or logged_version(file, self.said_first(log)):
+            return ""
+        return f"version.logged: its log has no {file.version.logged!r}"
 
     def _listens(self, name: str) -> bool:
         if self._inside is not None and self._inside[name] not in self._reachable():
@@ -174,6 +190,14 @@ def _end_of(log: pathlib.Path, start: int) -> bytes:
         return b""
     with log.open("rb") as stream:
         stream.seek(max(start, stream.seek(0, 2) - limits.LOG))
+        return stream.read(limits.LOG)
+
+
+def _beginning_of(log: pathlib.Path, start: int) -> bytes:
+    if not log.is_file():
+        return b""
+    with log.open("rb") as stream:
+        stream.seek(start)
         return stream.read(limits.LOG)
 
 
