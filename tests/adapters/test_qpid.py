@@ -158,6 +158,17 @@ def test_only_what_was_asked_for_is_in_its_context(tmp_path: pathlib.Path, ledge
     ]
 
 
+@pytest.mark.parametrize(
+    ("version", "model", "store"),
+    [("7.1.4", "7.1", "DERBY"), ("8.0.6", "8.0", "BDB"), ("9.1.0", "9.0", "BDB"), ("9.2.0", "9.1", "BDB")],
+)
+def test_the_defaults_of_an_older_version_make_it_start(version: str, model: str, store: str) -> None:
+    """It refuses a configuration of a newer model, and the jars of 7.1 have no BDB."""
+    values = adapters.find(f"qpid@{version}").effective().values
+
+    assert (values["model_version"], values["store"]) == (model, store)
+
+
 def test_a_store_that_there_is_not() -> None:
     qpid = adapters.find("qpid")
 
