@@ -12,7 +12,6 @@ from conformance.adapters.opening import choose_protocol
 from conformance.ledger import Ledger
 from conformance.run.readiness_probe import ProbeClient
 
-
 FILES = [file for file in (adapters.find(name).file for name in adapters.names()) if not file.is_external]
 LISTED = [f"{file.name}@{version}" for file in FILES for version in file.versions]
 
