@@ -249,7 +249,7 @@ def test_every_text_knows_its_placeholders_and_no_other(path: str) -> None:
 def test_five_mistakes_of_both_kinds_are_reported_at_once(tmp_path: pathlib.Path) -> None:
     """Two of types, three of references; the file is named once, and each line has its field."""
     file = tmp_path / "broker.toml"
-    broken = TOML.replace('port = "amqp"', 'port = "stmp"').replace("[start]\n", "[start]\nredy_s = 3\n")
+    broken = TOML.replace('port = "amqp"', 'port = "htpp"').replace("[start]\n", "[start]\nredy_s = 3\n")
     broken = (
         broken.replace("{amqp_port}", "{amqp_prot}").replace('vendor = "me"\n', "").replace("level = 3 }", "lvl = 3 }")
     )
@@ -261,7 +261,7 @@ def test_five_mistakes_of_both_kinds_are_reported_at_once(tmp_path: pathlib.Path
         f"{file}: 5 errors",
         "  vendor: Field required",
         "  start: unknown key 'redy_s': did you mean 'ready_s'?",
-        "  protocols.amqp.port: unknown port 'stmp': did you mean 'http'?",
+        "  protocols.amqp.port: unknown port 'htpp': did you mean 'http'?",
         "  settings.kind.choices.late.requires: unknown setting 'lvl': did you mean 'level'?",
         "  start.command: unknown placeholder 'amqp_prot': did you mean 'amqp_port'?",
     ]
