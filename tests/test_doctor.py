@@ -1,5 +1,6 @@
 """The doctor: each part of the machine missing, what it then says, and counts that are those of the catalogue."""
 
+import ctypes
 import http.server
 import importlib.util
 import json
@@ -409,6 +410,28 @@ def test_the_scope_of_ptrace(monkeypatch, scope, user, state):
     monkeypatch.setattr(os, "geteuid", lambda: user)
 
     assert state == probes.ptrace().state
+
+
+def test_without_libaio(monkeypatch):
+    """The report names the setting that needs it, as the broker's file does, and the package."""
+
+    def absent(name):
+        raise OSError(f"{name}: cannot open shared object file")
+
+    monkeypatch.setattr(ctypes, "CDLL", absent)
+    seen = doctor.check("libaio")
+    needs = adapters.find("artemis").file.settings["journal_type"].choices["ASYNCIO"].needs
+
+    assert ("missing", False) == (seen.state, seen.needed)
+    assert "artemis with journal_type=ASYNCIO" in seen.enables
+    assert "apt-get install libaio1" in seen.todo and "libaio1" in needs
+    assert "libaio.so.1" in seen.says
+
+
+def test_with_libaio(monkeypatch):
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: object())
+
+    assert ("ok", "") == (doctor.check("libaio").state, doctor.check("libaio").todo)
 
 
 def test_a_probe_that_fails_is_a_finding():

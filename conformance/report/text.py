@@ -26,6 +26,8 @@ ROWS = 20
 _EVIDENCE = "evidence (95 % confidence)"
 EVENTS = 10
 """A longer timeline is folded."""
+UNCUT = 1_000_000
+"""The columns of a page outside a terminal: more than any line has, so that each reason and remedy is whole."""
 DOUBTS = ("error", "undecided", "required", "judged-as", "self", "void", "control", "not-tried", "course")
 STYLES = {
     Verdict.HOLDS: "green",
@@ -63,10 +65,10 @@ def plain(
     judgement: Judgement,
     catalogue: Catalogue | None = None,
     written: Mapping[str, Path] | None = None,
-    width: int = 120,
+    width: int = UNCUT,
     expected: Expectations | None = None,
 ) -> str:
-    """Return the summary for a pipe or `--no-color`: no escape sequence, no trailing blanks."""
+    """Return the summary for a pipe or a file: no escape sequence, no trailing blanks, and no line is cut."""
     stream = io.StringIO()
     console = Console(file=stream, width=width, color_system=None, force_terminal=False, emoji=False, highlight=False)
     console.print(summary(judgement, catalogue, written, expected), soft_wrap=True)

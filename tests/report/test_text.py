@@ -135,6 +135,17 @@ def test_text_in_a_pipe_is_plain(catalogue, scenarios):
     assert "[bold]a\\x1b[2Jb[/bold]" in plain(judgement(violated(reason="[bold]a\x1b[2Jb[/bold]")))
 
 
+def test_nothing_is_cut_outside_a_terminal():
+    """A reason ends with its remedy; on a terminal it is cut to one line."""
+    reason = f"the fault was not possible here: {'a long reason, ' * 40}install strace"
+    found = judgement(row(), trials=(trial(void=reason),))
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    console.print(summary(found))
+
+    assert (True, False) == (f": {reason}" in plain(found), "…" in plain(found))
+    assert "…" in console.file.getvalue()
+
+
 def test_a_terminal_gets_colours():
     console = Console(file=io.StringIO(), force_terminal=True, color_system="standard", width=100)
     console.print(summary(judgement(violated())))

@@ -104,6 +104,20 @@ def _java() -> str:
     return f"every verdict (the judge runs on Spark), and brokers: {_brokers('java', '{}')}"
 
 
+def _libaio() -> str:
+    """Name the settings whose value needs it, which a configuration of the user's own (`--config`) may have."""
+    from conformance import adapters
+
+    uses = [
+        f"{name} with {setting}={value}"
+        for name in adapters.names()
+        for setting, entry in adapters.find(name).file.settings.items()
+        for value, choice in entry.choices.items()
+        if choice.needs.startswith("libaio")
+    ]
+    return f"{', '.join(uses)}, which the product's own configuration has; our default needs no libaio"
+
+
 def _containers() -> str:
     return f"brokers in containers: {_brokers('container', '{}:docker')}"
 
@@ -176,6 +190,7 @@ PROBES = (
         functools.partial(probes.power, "xfs"),
         _always("the same on xfs; every scenario takes ext4"),
     ),
+    Probe("libaio", probes.libaio, _libaio),
     Probe("docker", probes.docker, _containers),
     Probe("open files", probes.open_files, _always("every run")),
     Probe("cores", probes.cores, _always("claims about time, and quick runs")),

@@ -6,6 +6,7 @@ Nothing here imports a package when the module is loaded, so that the doctor als
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import http.client
 import importlib
@@ -291,6 +292,15 @@ def power(filesystem: str) -> ProbeResult:
     if why := image.cannot(filesystem):
         return ProbeResult("missing", why, f"as root, with loop devices: apt-get install {package} mount")
     return ProbeResult("ok", "tried: what was synced survives, the rest is gone")
+
+
+def libaio() -> ProbeResult:
+    """Load the library for asynchronous writes, as a broker's own native code does."""
+    try:
+        ctypes.CDLL("libaio.so.1")
+    except OSError as error:
+        return ProbeResult("missing", str(error), "apt-get install libaio1; Debian 13, Ubuntu 24.04: libaio1t64")
+    return ProbeResult("ok", "libaio.so.1 can be loaded")
 
 
 def docker() -> ProbeResult:
