@@ -112,7 +112,7 @@ def test_a_number_is_scaled_back_and_a_loss_is_noted(tmp_path, nanoseconds, expe
 def test_a_value_of_another_type_names_file_element_and_value(tmp_path, inside, words):
     with pytest.raises(UsageError, match=re.escape(words)) as caught:
         own_of(core(inside), tmp_path)
-    assert "broker.xml" in str(caught.value)
+    assert "broker.xml: line 7: core/journal-" in str(caught.value)
 
 
 def policies(match: str, **keys: object) -> str:
@@ -362,9 +362,50 @@ def element(at: str) -> str:
 
 @pytest.mark.parametrize("at", REFUSED)
 def test_what_would_talk_to_others_is_refused_by_name(tmp_path, at):
-    with pytest.raises(UsageError, match=rf"{at}: .+; take it out of a copy of the file, and give that") as caught:
+    said = rf"broker\.xml: line 7: {at}( \(com\.prod\))?: .+; take it out of a copy of the file, and give that"
+    with pytest.raises(UsageError, match=said) as caught:
         own_of(core(element(at)), tmp_path)
-    assert "prod" not in str(caught.value)
+    assert ("com.prod" in str(caught.value)) == at.endswith("/@class-name")
+    assert "prod.example" not in str(caught.value)
+
+
+def test_every_reason_is_given_at_once_with_its_line_and_its_class(tmp_path):
+    """Settings that cannot be read, elements that reach others, listeners, and a second file: one run shows all."""
+    inside = """<bridges>
+        <bridge name="b"><password>s3cret</password></bridge>
+      </bridges>
+      <journal-buffer-timeout>fast</journal-buffer-timeout>
+      <broker-plugins><broker-plugin class-name="com.example.Audit"/></broker-plugins>
+      <remoting-incoming-interceptors><class-name>com.example.Filter</class-name></remoting-incoming-interceptors>"""
+    (tmp_path / "broker.xml").write_text(core(inside).replace("AMQP,STOMP,", ""))
+    (tmp_path / "login.config").write_text("activemq {\n   com.example.MyLoginModule required;\n};\n")
+    with pytest.raises(UsageError) as caught:
+        opening.with_configuration(ARTEMIS, tmp_path)
+
+    head, *reasons = str(caught.value).splitlines()
+    assert head == f"--config {tmp_path}: 6 reasons to refuse it; change each in a copy of the folder, and give that:"
+    assert [reason.split(": ")[:3] for reason in reasons] == [
+        ["    broker.xml", "line 7", "bridges"],
+        ["    broker.xml", "line 11", "broker-plugin/@class-name (com.example.Audit)"],
+        ["    broker.xml", "line 12", "remoting-incoming-interceptors (com.example.Filter)"],
+        [
+            "    broker.xml",
+            "line 10",
+            "core/journal-buffer-timeout is 'fast', and setting journal_buffer_ms is of type int",
+        ],
+        ["    broker.xml", "core/acceptors/acceptor", reasons[4].split(": ")[2]],
+        ["    login.config", "line 2", "com.example.MyLoginModule"],
+    ]
+    assert "s3cret" not in str(caught.value)
+
+
+def test_the_line_of_a_key_is_that_of_its_last_value(tmp_path):
+    with pytest.raises(UsageError) as caught:
+        own_of("# mine\nauth_ldap.servers.1 = x\n\nauth_ldap.servers.2 = y\nload_definitions = d\n", tmp_path, RABBITMQ)
+
+    assert ["line 5", "line 2", "line 4"] == [
+        each.strip().split(": ")[0] for each in str(caught.value).splitlines()[1:]
+    ]
 
 
 def test_a_refused_element_in_the_words_of_its_product(tmp_path):
@@ -558,8 +599,10 @@ def with_advanced(text: str, tmp_path: pathlib.Path):
 
 @pytest.mark.parametrize("name", ADVANCED)
 def test_a_term_that_a_copy_would_share_or_talk_by_is_refused(tmp_path, name):
-    with pytest.raises(UsageError, match=r"--config \S+: advanced.config: .+: .+; take it out of a copy of the folder"):
+    with pytest.raises(UsageError, match=r"--config \S+: .*\s*advanced.config: line 1: .+: .+") as caught:
         with_advanced(ADVANCED[name], tmp_path)
+    lines = str(caught.value).splitlines()
+    assert 3 == len(lines) if name == "management" else "; take it out of a copy of the folder" in lines[0]
 
 
 def test_every_refusal_of_terms_has_a_case():
@@ -785,7 +828,9 @@ def test_the_command_shows_it_at_the_start_and_refuses_in_one_line(typed, tmp_pa
     made = typed("run", "--adapter", "artemis", "--config", "broker.xml", "--out", "run")
 
     assert 4 == made.returncode
-    assert "--config broker.xml: bridges: a copy would move messages to other brokers; take it out" in made.stderr
+    assert (
+        "--config broker.xml: line 7: bridges: a copy would move messages to other brokers; take it out" in made.stderr
+    )
     assert not (tmp_path / "run").exists()
 
 

@@ -10,6 +10,7 @@ import fnmatch
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 from xml.parsers import expat
 from xml.sax import saxutils
 
@@ -22,6 +23,18 @@ DEPTH = 100
 
 _STEP = "   "
 _STEPS = re.compile(r"(?:[^/\[]|\[[^\]]*\])+")
+
+
+_CLASS = re.compile(r"(?:.+-)?class(?:-name)?")
+_CLASS_NAME = re.compile(r"[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*)*")
+
+
+class Occurrence(NamedTuple):
+    """One place in the file: its line, its value, and the names of the classes that it loads."""
+
+    line: int
+    value: str
+    classes: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass
@@ -45,6 +58,17 @@ class Element:
         for child in self.children:
             yield from child.every()
 
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The classes that it or an element in it names."""
+        named = [
+            value
+            for one in self.every()
+            for name, value in ((one.name.rpartition(":")[2], one.text.strip()), *one.attributes.items())
+            if _CLASS.fullmatch(name) and _CLASS_NAME.fullmatch(value)
+        ]
+        return tuple(dict.fromkeys(named))
+
 
 class XmlText:
     """The text of an XML file and its tree; each change returns a new one. Raises `UsageError` if it cannot be read."""
@@ -65,7 +89,16 @@ class XmlText:
             return [one.attributes[attribute] for one in found if attribute in one.attributes]
         return [one.text.strip() for one in found]
 
-    def anywhere(self, path: str) -> Iterator[str]:
+    def line(self, path: str) -> int:
+        """The line of the value that `read` returns."""
+        place, _, attribute = path.partition("/@")
+        found = _at([self.root], _steps(place))
+        return self._line_of(next(one for one in found if not attribute or attribute in one.attributes))
+
+    def _line_of(self, element: Element) -> int:
+        return self.data.count(b"\n", 0, element.start) + 1
+
+    def anywhere(self, path: str) -> Iterator[Occurrence]:
         """Yield the values at the path from any element: empty for an element that has only children.
 
         An element that has neither children nor text is left out.
@@ -74,9 +107,9 @@ class XmlText:
         first, *others = _steps(place)
         for one in _at([each for each in self.root.every() if _is(each, first)], others):
             if attribute and attribute in one.attributes:
-                yield one.attributes[attribute]
+                yield Occurrence(self._line_of(one), one.attributes[attribute], one.classes)
             elif not attribute and (one.children or one.text.strip()):
-                yield one.text.strip()
+                yield Occurrence(self._line_of(one), one.text.strip(), one.classes)
 
     def elements(self, path: str) -> list[Element]:
         return _at([self.root], _steps(path))
@@ -278,11 +311,17 @@ class KeysText:
         return next(iter(reversed(self.values(key))), None)
 
     def values(self, key: str) -> list[str]:
-        return [value for found, value in self._parsed if found and fnmatch.fnmatchcase(found, key)]
+        return [one.value for one in self.anywhere(key)]
 
-    def anywhere(self, key: str) -> Iterator[str]:
-        """Yield the values of every line whose key matches; a file of keys has no depth."""
-        yield from self.values(key)
+    def line(self, key: str) -> int:
+        """The line of the value that `read` returns."""
+        return [one.line for one in self.anywhere(key)][-1]
+
+    def anywhere(self, key: str) -> Iterator[Occurrence]:
+        """Yield every line whose key matches; a file of keys has no depth."""
+        for number, (found, value) in enumerate(self._parsed, 1):
+            if found and fnmatch.fnmatchcase(found, key):
+                yield Occurrence(number, value)
 
     def rewritten(self, key: str, text: str | None, *, add: bool = False) -> KeysText:
         """Set the value wherever the key is in the file; None removes the lines. With `add` a missing key is added."""

@@ -14,7 +14,7 @@ import dataclasses
 import difflib
 import pathlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from conformance.adapters.config.editors import KeysText, XmlText
@@ -282,7 +282,7 @@ def public(file: BrokerFile, files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def read(file: BrokerFile, here: pathlib.Path, path: pathlib.Path, *, contained: bool = False) -> OwnConfig:
-    """Read the file or folder at `path`; `UsageError` if no copy of it may run.
+    """Read the file or folder at `path`; `UsageError` with every reason if no copy of it may run.
 
     `here` is the folder of the broker's file, `contained` whether the copy runs in a container.
     """
@@ -292,17 +292,26 @@ def read(file: BrokerFile, here: pathlib.Path, path: pathlib.Path, *, contained:
     try:
         text: Text = _FORMATS[rules.format](_read_bytes(main))
         _expected(rules, text)
-        _harmless(rules, text)
-        stock, notes = _stock(file, here, rules, text)
-        picked = _pick(rules.listeners, file, text) if rules.listeners and isinstance(text, XmlText) else None
     except UsageError as error:
         raise UsageError(f"{main.name}: {error}" if folder else str(error)) from error
+    problems = list(_harmful(rules, text))
+    stock, notes = _stock(file, here, rules, text, problems)
+    picked: Picked | None = None
+    if rules.listeners and isinstance(text, XmlText):
+        try:
+            picked = _pick(rules.listeners, file, text)
+        except UsageError as error:
+            problems.append(Problem(str(error)))
+    problems = [one._replace(text=f"{main.name}: {one.text}") for one in problems] if folder else problems
     wanted = [one for one in rules.beside if folder and (folder / one.file).is_file()]
+    beside = {one.to: _read_beside(main.parent, one, problems) for one in wanted}
+    if problems:
+        raise _refusal(problems, "folder" if folder else "file")
     named = {main.name, *(one.file for one in rules.beside)}
     return OwnConfig(
         name=main.name,
         text=text,
-        beside={one.to: _read_beside(main.parent, one) for one in wanted},
+        beside=beside,
         not_taken=tuple(sorted(one.name for one in folder.iterdir() if one.name not in named)) if folder else (),
         base=file,
         stock=stock,
@@ -363,11 +372,31 @@ def _expected(rules: Config, text: Text) -> None:
         raise UsageError(f"it has no {rules.expects}, so it is the configuration of another broker{root}")
 
 
-def _harmless(rules: Config, text: Text) -> None:
+class Problem(NamedTuple):
+    """A reason why no copy may run. `remove` says that the user has to take it out of the file of that kind."""
+
+    text: str
+    remove: str = ""
+
+
+def _refusal(problems: Sequence[Problem], whole: str) -> UsageError:
+    """Return the error with every reason; the `whole` is what the user gave, a file or a folder."""
+    if len(problems) == 1:
+        text, remove = problems[0]
+        return UsageError(f"{text}; take it out of a copy of the {remove}, and give that" if remove else text)
+    reasons = "".join(f"\n    {one.text}" for one in problems)
+    return UsageError(
+        f"{len(problems)} reasons to refuse it; change each in a copy of the {whole}, and give that:{reasons}"
+    )
+
+
+def _harmful(rules: Config, text: Text) -> Iterator[Problem]:
+    """Yield what would let a copy reach other systems. The value may be a secret, so only its classes are named."""
     for refuse in rules.refuses:
-        for value in text.anywhere(refuse.at):
+        for line, value, classes in text.anywhere(refuse.at):
             if not (refuse.unless and re.search(refuse.unless, value)):
-                raise UsageError(f"{refuse.at}: {refuse.why}; take it out of a copy of the file, and give that")
+                named = f" ({', '.join(classes)})" if classes else ""
+                yield Problem(f"line {line}: {refuse.at}{named}: {refuse.why}", "file")
 
 
 def first_in_force(setting: Setting, read: Sequence[tuple[str, str]], name: str) -> tuple[str, str] | None:
@@ -382,11 +411,22 @@ def _in_force(setting: Setting, text: Text, at: str, name: str) -> tuple[str, st
     return first_in_force(setting, read, name) or (at, None)
 
 
+def _unreadable(setting: Setting, text: Text, at: str, name: str) -> Iterator[Problem]:
+    """Yield the places of a setting whose value is not of its type."""
+    for one in (at, *setting.also):
+        if (said := text.read(one)) is not None:
+            try:
+                value_of(setting, said, one, name)
+            except UsageError as error:
+                yield Problem(f"line {text.line(one)}: {error}")
+
+
 def _stock(
-    file: BrokerFile, here: pathlib.Path, rules: Config, text: Text
+    file: BrokerFile, here: pathlib.Path, rules: Config, text: Text, problems: list[Problem]
 ) -> tuple[dict[str, Value | None], list[str]]:
     """The value of each setting that the file can have, None if its key is absent; and notes for the user.
 
+    What cannot be read is added to the `problems`.
     A setting that a text of the broker's file fills keeps its stock if the key is absent: it is never absent there.
     """
     used = uses(file, here)
@@ -395,6 +435,9 @@ def _stock(
     for name, setting in file.settings.items():
         at = place_of(setting, rules)
         if not at or not setting.settable:
+            continue
+        if wrong := list(_unreadable(setting, text, at, name)):
+            problems += wrong
             continue
         at, said = _in_force(setting, text, at, name)
         if said is None:
@@ -417,14 +460,19 @@ def _read_bytes(path: pathlib.Path) -> bytes:
         raise UsageError(f"it cannot be read: {error.strerror}") from error
 
 
-def _read_beside(folder: pathlib.Path, rules: Beside) -> bytes:
-    """Read a further file; `UsageError` if a copy of it would connect to other systems, or bind their addresses."""
+def _read_beside(folder: pathlib.Path, rules: Beside, problems: list[Problem]) -> bytes:
+    """Read a further file. What would let a copy connect to other systems, or bind their addresses, is a problem."""
     data = _read_bytes(folder / rules.file)
     looked_at = _uncommented(data, rules.comment.encode()) if rules.comment else data
+    reported: list[range] = []
     for pattern, why in rules.refuses.items():
-        if found := re.search(pattern.encode(), looked_at, re.MULTILINE):
+        for found in re.finditer(pattern.encode(), looked_at, re.MULTILINE):
+            if any(found.start() < one.stop and one.start < found.end() for one in reported):
+                continue  # two patterns may match one place
+            reported.append(range(*found.span()))
+            line = looked_at.count(b"\n", 0, found.end() - len(found[0].lstrip())) + 1
             word = " ".join(found[0].decode(errors="replace").split())
-            raise UsageError(f"{rules.file}: {word}: {why}; take it out of a copy of the folder, and give that")
+            problems.append(Problem(f"{rules.file}: line {line}: {word}: {why}", "folder"))
     return data
 
 
