@@ -301,7 +301,7 @@ def read(file: BrokerFile, here: pathlib.Path, path: pathlib.Path, *, contained:
         try:
             picked = _pick(rules.listeners, file, text)
         except UsageError as error:
-            problems.append(Problem(str(error)))
+            problems.append(RefusalReason(str(error)))
     problems = [one._replace(text=f"{main.name}: {one.text}") for one in problems] if folder else problems
     wanted = [one for one in rules.beside if folder and (folder / one.file).is_file()]
     beside = {one.to: _read_beside(main.parent, one, problems) for one in wanted}
@@ -372,14 +372,14 @@ def _expected(rules: Config, text: Text) -> None:
         raise UsageError(f"it has no {rules.expects}, so it is the configuration of another broker{root}")
 
 
-class Problem(NamedTuple):
+class RefusalReason(NamedTuple):
     """A reason why no copy may run. `remove` says that the user has to take it out of the file of that kind."""
 
     text: str
     remove: str = ""
 
 
-def _refusal(problems: Sequence[Problem], whole: str) -> UsageError:
+def _refusal(problems: Sequence[RefusalReason], whole: str) -> UsageError:
     """Return the error with every reason; the `whole` is what the user gave, a file or a folder."""
     if len(problems) == 1:
         text, remove = problems[0]
@@ -390,13 +390,13 @@ def _refusal(problems: Sequence[Problem], whole: str) -> UsageError:
     )
 
 
-def _harmful(rules: Config, text: Text) -> Iterator[Problem]:
+def _harmful(rules: Config, text: Text) -> Iterator[RefusalReason]:
     """Yield what would let a copy reach other systems. The value may be a secret, so only its classes are named."""
     for refuse in rules.refuses:
         for line, value, classes in text.anywhere(refuse.at):
             if not (refuse.unless and re.search(refuse.unless, value)):
                 named = f" ({', '.join(classes)})" if classes else ""
-                yield Problem(f"line {line}: {refuse.at}{named}: {refuse.why}", "file")
+                yield RefusalReason(f"line {line}: {refuse.at}{named}: {refuse.why}", "file")
 
 
 def first_in_force(setting: Setting, read: Sequence[tuple[str, str]], name: str) -> tuple[str, str] | None:
@@ -411,18 +411,18 @@ def _in_force(setting: Setting, text: Text, at: str, name: str) -> tuple[str, st
     return first_in_force(setting, read, name) or (at, None)
 
 
-def _unreadable(setting: Setting, text: Text, at: str, name: str) -> Iterator[Problem]:
+def _unreadable(setting: Setting, text: Text, at: str, name: str) -> Iterator[RefusalReason]:
     """Yield the places of a setting whose value is not of its type."""
     for one in (at, *setting.also):
         if (said := text.read(one)) is not None:
             try:
                 value_of(setting, said, one, name)
             except UsageError as error:
-                yield Problem(f"line {text.line(one)}: {error}")
+                yield RefusalReason(f"line {text.line(one)}: {error}")
 
 
 def _stock(
-    file: BrokerFile, here: pathlib.Path, rules: Config, text: Text, problems: list[Problem]
+    file: BrokerFile, here: pathlib.Path, rules: Config, text: Text, problems: list[RefusalReason]
 ) -> tuple[dict[str, Value | None], list[str]]:
     """The value of each setting that the file can have, None if its key is absent; and notes for the user.
 
@@ -460,7 +460,7 @@ def _read_bytes(path: pathlib.Path) -> bytes:
         raise UsageError(f"it cannot be read: {error.strerror}") from error
 
 
-def _read_beside(folder: pathlib.Path, rules: Beside, problems: list[Problem]) -> bytes:
+def _read_beside(folder: pathlib.Path, rules: Beside, problems: list[RefusalReason]) -> bytes:
     """Read a further file. What would let a copy connect to other systems, or bind their addresses, is a problem."""
     data = _read_bytes(folder / rules.file)
     looked_at = _uncommented(data, rules.comment.encode()) if rules.comment else data
@@ -472,7 +472,7 @@ def _read_beside(folder: pathlib.Path, rules: Beside, problems: list[Problem]) -
             reported.append(range(*found.span()))
             line = looked_at.count(b"\n", 0, found.end() - len(found[0].lstrip())) + 1
             word = " ".join(found[0].decode(errors="replace").split())
-            problems.append(Problem(f"{rules.file}: line {line}: {word}: {why}", "folder"))
+            problems.append(RefusalReason(f"{rules.file}: line {line}: {word}: {why}", "folder"))
     return data
 
 
