@@ -61,6 +61,7 @@ class Mirror:
     ranges: bool = True
     offset: int = 0
     sum: str = SUM
+    lacks_sums: bool = False
     always: tuple[int, dict[str, str], int] | None = None
     requests: list[tuple[str, str | None]] = dataclasses.field(default_factory=list)
 
@@ -94,7 +95,8 @@ class Mirror:
         status, headers, chunks = self.always or (200, {}, 0)
         body = bytes(1000) * chunks
         if not self.always:
-            whole = self.sum.encode() if request.path.endswith(".sha512") else self.files.get(self._path(request))
+            given = request.path.endswith(".sha512") and not self.lacks_sums
+            whole = self.sum.encode() if given else self.files.get(self._path(request))
             if whole is None:
                 return request.send_error(404)
             start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and self.ranges else 0
@@ -282,6 +284,39 @@ def test_a_version_that_the_repository_lacks_is_an_error_of_the_user(mirror: Mir
         adapters.find("artemis@2.44.0").install()
 
     assert str(unknown.value).endswith(f"; the repository lists all versions: {folder}")
+
+
+def test_a_version_with_only_a_sha1_is_fetched_if_the_user_accepts_it(
+    mirror: Mirror, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The refusal names the file that is there, and both ways out. Later the file is compared with its SHA-512."""
+    path = "org/apache/activemq/apache-artemis/2.13.0/apache-artemis-2.13.0-bin.tar.gz"
+    mirror.lacks_sums = True
+    mirror.files = {path: BODY, f"{path}.sha1": hashlib.sha1(BODY).hexdigest().encode()}
+    artemis = adapters.find("artemis@2.13.0")
+    with pytest.raises(FetchError) as refused:
+        artemis.install()
+    monkeypatch.setenv("CONFORMANCE_ACCEPT_SHA1", "1")
+    fetched = fetch.fetch(artemis.artifacts[0])
+    monkeypatch.delenv("CONFORMANCE_ACCEPT_SHA1")
+
+    assert str(refused.value).startswith(
+        f"artemis@2.13.0: the repository has {mirror.url}/{path}, but beside it no SHA"
+    )
+    assert "CONFORMANCE_ACCEPT_SHA1=1 conformance fetch artemis@2.13.0. Or unpack" in str(refused.value)
+    assert str(refused.value).endswith("--adapter artemis@2.13.0:native=FOLDER")
+    assert fetched.read_bytes() == BODY
+    assert fetched == fetch.fetch(artemis.artifacts[0])
+    assert fetch.beside(fetched).read_text().startswith(SUM)
+
+
+def test_a_file_with_another_sha1_is_deleted(mirror: Mirror, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONFORMANCE_ACCEPT_SHA1", "1")
+    mirror.lacks_sums = True
+    mirror.files = {PATH: BODY, f"{PATH}.sha1": b"0" * 40}
+
+    assert "SHA-1 is" in _refused(pin=None)
+    assert [path.name for path in fetch.dist().iterdir() if path.suffix in (".gz", ".part")] == []
 
 
 def _unknown_host(monkeypatch: pytest.MonkeyPatch, mirror: Mirror) -> None:

@@ -2,7 +2,8 @@
 
 It is looked for in this order: unpacked in the cache, downloaded in the cache, in the folder that `CONFORMANCE_DIST`
 names (for machines without network), in the Maven repository. A file is used only if it has the SHA-512 that
-`broker.toml` pins, or, for a version without a pin, the SHA-512 in the file beside it.
+`broker.toml` pins, or, for a version without a pin, the SHA-512 in the file beside it. If there is only a SHA-1, the
+user must accept it (`CONFORMANCE_ACCEPT_SHA1=1`).
 
 A distribution that a package manager installed (`[installed]`) is only asked for its version.
 """
@@ -28,7 +29,8 @@ from conformance.adapters.file.model import BrokerFile
 from conformance.errors import FetchError, NotFoundError, UsageError
 from conformance.locks import locked
 
-_SUM = re.compile(r"\b[0-9a-fA-F]{128}\b")
+_TITLES = {"sha512": "SHA-512", "sha1": "SHA-1"}
+"""The sums that a repository has beside a file, by the suffix of their files."""
 
 
 def dist() -> pathlib.Path:
@@ -217,35 +219,59 @@ def _expected(artifact: Artifact, file: pathlib.Path) -> str:
     if artifact.sha512:
         return artifact.sha512
     with contextlib.suppress(OSError):
-        return _parse_sum(beside(file))
+        return _parse_sum(beside(file), "sha512")
     raise FetchError(f"{file} has no {beside(file).name} beside it, and broker.toml pins no sum for it")
 
 
-def _parse_sum(file: pathlib.Path) -> str:
-    """The SHA-512 in an `.sha512` file, which may have a file name after it."""
-    match = _SUM.search(file.read_text(errors="replace"))
+def _parse_sum(file: pathlib.Path, kind: str) -> str:
+    """The sum in a file such as `.sha512`, which may have a file name after it."""
+    match = re.search(rf"\b[0-9a-fA-F]{{{2 * hashlib.new(kind).digest_size}}}\b", file.read_text(errors="replace"))
     if match is None:
-        raise FetchError(f"{file.name} holds no SHA-512")
+        raise FetchError(f"{file.name} holds no {_TITLES[kind]}")
     return match[0].lower()
 
 
 def _download(artifact: Artifact, target: pathlib.Path, progress: Progress | None) -> None:
     from conformance.adapters.distribution import download  # httpx takes 0.2 s to import
 
-    expected = artifact.sha512
+    expected, kind = artifact.sha512, "sha512"
     if not expected:
-        beside(target).unlink(missing_ok=True)  # of a file that is gone: it would be resumed
-        download.file(artifact.path + ".sha512", beside(target), largest=download.LARGEST_SUM)
-        expected = _parse_sum(beside(target))
+        try:
+            expected = _download_sum(artifact, target, kind)
+        except NotFoundError as missing:
+            try:
+                expected = _download_sum(artifact, target, kind := "sha1")
+            except NotFoundError:
+                raise missing from None  # the repository lacks the file as well
+            if os.environ.get("CONFORMANCE_ACCEPT_SHA1") != "1":
+                raise _only_sha1(artifact, f"{download.base()}/{artifact.path}") from missing
     part = target.with_name(target.name + ".part")
     download.file(artifact.path, part, progress)
-    _check(part, expected, artifact)
+    _check(part, expected, artifact, kind=kind)
     part.rename(target)
 
 
-def _check(file: pathlib.Path, expected: str, artifact: Artifact, *, keep: bool = False) -> None:
+def _download_sum(artifact: Artifact, target: pathlib.Path, kind: str) -> str:
+    from conformance.adapters.distribution import download
+
+    file = target.with_name(f"{target.name}.{kind}")
+    file.unlink(missing_ok=True)  # of a file that is gone: it would be resumed
+    download.file(f"{artifact.path}.{kind}", file, largest=download.LARGEST_SUM)
+    return _parse_sum(file, kind)
+
+
+def _only_sha1(artifact: Artifact, url: str) -> FetchError:
+    return FetchError(
+        f"{artifact.adapter}: the repository has {url}, but beside it no SHA-512, and broker.toml pins none: its SHA-1 "
+        "shows that the download is whole, not that the file was not replaced. To accept that: "
+        f"CONFORMANCE_ACCEPT_SHA1=1 conformance fetch {artifact.adapter}. Or unpack a file that you trust, and name "
+        f"its folder: --adapter {artifact.adapter}:native=FOLDER"
+    )
+
+
+def _check(file: pathlib.Path, expected: str, artifact: Artifact, *, keep: bool = False, kind: str = "sha512") -> None:
     """Compare the sums. A file of the cache that differs is deleted, a file of the user is kept."""
-    found = _sum(file)
+    found = _sum(file, kind)
     if found == expected.lower():
         return
     if keep:
@@ -253,12 +279,12 @@ def _check(file: pathlib.Path, expected: str, artifact: Artifact, *, keep: bool 
     else:
         file.unlink()
         step = "it was deleted; run the command again, and if it differs again do not trust the mirror"
-    raise FetchError(f"{artifact.file}: SHA-512 is {found}, expected {expected.lower()}: {step}")
+    raise FetchError(f"{artifact.file}: {_TITLES[kind]} is {found}, expected {expected.lower()}: {step}")
 
 
-def _sum(file: pathlib.Path) -> str:
+def _sum(file: pathlib.Path, kind: str = "sha512") -> str:
     with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha512").hexdigest()
+        return hashlib.file_digest(stream, kind).hexdigest()
 
 
 def _copy(source: pathlib.Path, target: pathlib.Path) -> None:
