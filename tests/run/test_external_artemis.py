@@ -33,7 +33,16 @@ def owned(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[C
         reserved = ports.Ports(["main"])
         port = reserved["main"]
         reserved.close()
-        create = [home / "bin" / "artemis", "create", tmp_path / "owned", "--user", "u", "--password", "p", "--silent"]
+        create: list[str | pathlib.Path] = [
+            home / "bin" / "artemis",
+            "create",
+            tmp_path / "owned",
+            "--user",
+            "u",
+            "--password",
+            "p",
+            "--silent",
+        ]
         one_port = [f"--no-{name}-acceptor" for name in ("amqp", "stomp", "mqtt", "hornetq")]
         more = ["--allow-anonymous", "--no-web", "--host", "127.0.0.1", "--default-port", str(port)]
         subprocess.run([*create, *more, *one_port, *options], check=True, env=dict(os.environ), capture_output=True)
