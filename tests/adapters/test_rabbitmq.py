@@ -63,6 +63,19 @@ def test_a_version_in_another_suite_of_debian_needs_no_installed_one() -> None:
         fetch.installed_version(file, "4.0", native=True)
 
 
+def test_a_version_is_asked_for_its_health_at_an_address_that_it_has() -> None:
+    asked = {
+        version: adapters.find(f"rabbitmq@{version}:docker").file.start.ready_http for version in ("3.8.9", "4.0.5")
+    }
+
+    assert {version: http and http.url.partition("/api/")[2] for version, http in asked.items()} == {
+        "3.8.9": "healthchecks/node",
+        "4.0.5": "health/checks/virtual-hosts",
+    }
+    assert asked["4.0.5"] is not None
+    assert asked["4.0.5"].field == ""
+
+
 def test_four_has_an_amqp_of_its_own() -> None:
     """What is said of 4.0 is laid over the file, and nothing of it counts for 3.10."""
     older, newer = (adapters.find(f"rabbitmq@{version}:docker").file.protocols for version in ("3.10.8", "4.0.5"))

@@ -212,6 +212,13 @@ def test_a_queue_that_no_restart_keeps_is_not_waited_for(make: Make) -> None:
     assert make("amqp(said['amqp'])", "", rules, command=COMMAND, kind="late").start() > 0
 
 
+def test_a_folder_among_the_files_of_queues_is_passed_over(make: Make) -> None:
+    """RabbitMQ 3.8.9 unpacks its plugins beside them."""
+    script = f"{STORES}\npathlib.Path(said['data'], 'unpacked').mkdir()\nstore('q1', 'q2'); amqp(said['amqp'])"
+
+    assert make(script, "", STORED, command=COMMAND, kind="late").start() > 0
+
+
 def test_the_queue_that_is_not_stored_is_told(make: Make) -> None:
     """One whose name only begins like it is another."""
     broker = make(f"{STORES}\nstore('q1', 'q20'); amqp(said['amqp'])", "", STORED, command=COMMAND, kind="late")

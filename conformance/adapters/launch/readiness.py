@@ -110,7 +110,8 @@ class Readiness:
         if not lasting(self._plan):
             return ""
         for key, wanted in stored(self._plan.source.file, self._plan.settings).items():
-            held = [file.read_bytes() for file in pathlib.Path(self._plan.words["data_dir"]).glob(wanted.files)]
+            found = pathlib.Path(self._plan.words["data_dir"]).glob(wanted.files)
+            held = [file.read_bytes() for file in found if file.is_file()]
             for queue in self._plan.queues:
                 pattern = fill(wanted.pattern, {"queue": re.escape(self._plan.named(queue))}, f"{key}.pattern").encode()
                 if not any(re.search(pattern, data) for data in held):
