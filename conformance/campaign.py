@@ -24,11 +24,12 @@ from importlib.metadata import version as version_of
 import msgspec
 
 from conformance import adapters, claims, judge, limits, processes, records, scenario
-from conformance.adapters import Adapter, BrokerRequest, opening
+from conformance.adapters import READY_QUEUE, Adapter, BrokerRequest, opening
 from conformance.adapters.credentials import OPEN, Access, ClientTls
+from conformance.adapters.distribution.versions import greeted_version_differs
 from conformance.adapters.interface import EXTERNAL
 from conformance.claims import Catalogue
-from conformance.errors import Interrupted, UsageError, matching
+from conformance.errors import Interrupted, LaunchError, UsageError, matching
 from conformance.faults import possible
 from conformance.judge.rows import Judgement
 from conformance.judge.rules import names_used
@@ -295,11 +296,18 @@ def _reach(campaign: Campaign, ledger: Ledger, written: RunWriter, watcher: Watc
     client = probe_client(campaign.adapter, campaign.selection.protocol, campaign.selection.client)
     with campaign.adapter.prepare(folder, campaign.selection.settings, [], ledger, client=client) as broker:
         broker.start()
+        _check_version(campaign.adapter, client.greeting(broker, broker.service.queue_of(READY_QUEUE)))
         settings, unread = policies.read(broker, campaign.adapter.file, campaign.selection.settings)
     if unread:
         watcher.note(f"the policies of the queues could not be read: {unread}")
     written.save(settings=dict(settings.values), absent=tuple(sorted(settings.absent)), policies_unread=unread)
     return dataclasses.replace(campaign, selection=dataclasses.replace(campaign.selection, settings=settings))
+
+
+def _check_version(adapter: Adapter, greeting: str) -> None:
+    """Raise `LaunchError` if an external broker says that it is of another version than the report would name."""
+    if why := greeted_version_differs(adapter.file, adapter.version, greeting):
+        raise LaunchError(f"{adapter.spec} {why}")
 
 
 def _spark(campaign: Campaign, planned: Sequence[Planned]) -> judge.StartingSession:

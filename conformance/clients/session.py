@@ -160,6 +160,7 @@ class Session(abc.ABC):
         answers: Answers to the other operations that asked for one.
         returned: Messages whose `send()` has returned, if a listener gets the answers (JMS).
         anomalies: Answers of the broker that answer nothing, each as a sentence.
+        greeting: What the broker calls itself, with its version; known once it has opened a sender. May be empty.
 
     Raises:
         ClientError: There is no connection, or the broker broke the protocol.
@@ -177,6 +178,7 @@ class Session(abc.ABC):
         self.answers: deque[OperationAnswer] = deque()
         self.returned: deque[str] = deque()
         self.anomalies: deque[str] = deque()
+        self.greeting = ""
 
     @abc.abstractmethod
     def attach_sender(self, queue: str) -> None:

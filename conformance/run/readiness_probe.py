@@ -101,6 +101,12 @@ class ProbeClient:
     def depth(self, broker: Broker, queue: str) -> int:
         return depth_of(broker, queue)
 
+    def greeting(self, broker: Broker, queue: str) -> str:
+        """Return what the broker calls itself; see `Session.greeting`."""
+        with self._session(broker, queue) as session:
+            session.attach_sender(queue)
+            return session.greeting
+
     @contextlib.contextmanager
     def _session(self, broker: Broker, queue: str) -> Iterator[Session]:
         """Yield a session; a lost connection becomes a `ClientError`."""

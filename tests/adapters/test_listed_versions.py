@@ -35,7 +35,9 @@ def test_a_listed_version_starts_with_its_defaults(spec: str, tmp_path: pathlib.
     with adapter.prepare(tmp_path / "broker", adapter.effective(), ["orders"], ledger) as broker:
         broker.start()
         ProbeClient(adapter, protocol).exchange(broker, broker.queue_of("orders"))
+        greeting = ProbeClient(adapter, protocol).greeting(broker, broker.queue_of("orders"))
         broker.stop()
 
     assert spec == f"{adapter.name}@{adapter.version}"
+    assert not adapter.file.version.greeted or adapter.version in greeting
     assert broker.gone()

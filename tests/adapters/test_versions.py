@@ -37,6 +37,30 @@ def test_the_version_in_the_log_of_a_start(name: str, version: str, line: str) -
     assert versions.logged_version(adapters.find(name).file, f"first\n{line}\nlast") == version
 
 
+GREETINGS = [
+    ("artemis", "2.56.0", "apache-activemq-artemis 2.56.0"),
+    ("artemis", "2.19.0", "ActiveMQ-Artemis/2.19.0 ActiveMQ Artemis Messaging Engine"),
+    ("qpid", "10.1.0", "Apache Qpid Broker-J Core 10.1.0"),
+    ("activemq", "6.1.7", "ActiveMQ 6.1.7"),
+    ("activemq", "6.1.7", "ActiveMQ/6.1.7"),
+    ("rabbitmq", "3.10.8", "RabbitMQ 3.10.8"),
+    ("rabbitmq", "3.10.8", "RabbitMQ/3.10.8"),
+]
+"""What brokers called themselves over AMQP 1.0 and STOMP, recorded."""
+
+
+@pytest.mark.parametrize(("name", "version", "greeting"), GREETINGS)
+def test_the_version_in_the_greeting_of_a_broker(name: str, version: str, greeting: str) -> None:
+    file = adapters.find(name).file
+
+    assert "" == versions.greeted_version_differs(file, version, greeting)
+    assert versions.greeted_version_differs(file, "1.0", greeting).startswith(f"answered as version {version}, and ")
+
+
+def test_a_broker_without_a_greeting_has_no_other_version() -> None:
+    assert "" == versions.greeted_version_differs(adapters.find("artemis").file, "2.56.0", "")
+
+
 def test_a_log_with_another_version_is_an_error_that_names_both() -> None:
     file = adapters.find("artemis").file
 

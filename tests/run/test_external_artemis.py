@@ -72,5 +72,8 @@ def test_the_policies_of_a_broker_of_its_own_tool_are_known(
         broker.start()
         known, unread = policies.read(broker, adapter.file, adapter.effective())
 
+        greeting = client.greeting(broker, broker.service.queue_of(adapters.READY_QUEUE))
+
     assert ("", adapter.effective().values) == (unread, known.values)
+    assert f"apache-activemq-artemis {adapter.version}" == greeting
     assert not (tmp_path / "broker" / "left.txt").exists()

@@ -1,4 +1,4 @@
-"""Read the version of a broker: from the folder of its distribution, and from the log of its start.
+"""Read the version of a broker: from the folder of its distribution, the log of its start, or its greeting.
 
 The report names the version that ran, and the tables of `[since]` are chosen by it.
 """
@@ -62,19 +62,30 @@ def _member(jar: pathlib.Path, name: str) -> str:
 
 def logged_version(file: BrokerFile, log: str) -> str:
     """Return the version that a broker has printed; empty if it has printed none, or if the file has no pattern."""
-    found = re.search(file.version.logged, log, re.MULTILINE) if file.version.logged else None
-    return found[1] if found else ""
+    return _found(file.version.logged, log)
 
 
 def version_differs(file: BrokerFile, asked: str, log: str) -> str:
-    """Describe how the version in the log differs from the one asked for; empty if it does not.
+    """Describe how the version in the log differs from the one asked for; empty if it does not."""
+    return _differs(file, asked, logged_version(file, log), "version.logged finds {} in the log of its start")
 
-    The tag of an image may have more at its end: `2.40.0-alpine` is 2.40.0.
-    """
-    found = logged_version(file, log)
+
+def greeted_version_differs(file: BrokerFile, asked: str, greeting: str) -> str:
+    """Describe how the version in the greeting of an external broker differs from the one asked for, or the default."""
+    words = f"version.greeted finds {{}} in its greeting, {greeting!r}"
+    return _differs(file, asked, _found(file.version.greeted, greeting), words)
+
+
+def _differs(file: BrokerFile, asked: str, found: str, where: str) -> str:
+    """The tag of an image may have more at its end: `2.40.0-alpine` is 2.40.0."""
     if not found or asked == found or asked.startswith(f"{found}-"):
         return ""
     return (
-        f"answered as version {found}, and version {asked} was asked for: version.logged finds {found} in the log of "
-        f"its start. Ask for the version that runs ({file.name}@{found}), or let {asked} run"
+        f"answered as version {found}, and version {asked} was asked for: {where.format(found)}. Ask for the version "
+        f"that runs ({file.name}@{found}), or let {asked} run"
     )
+
+
+def _found(pattern: str, text: str) -> str:
+    found = re.search(pattern, text, re.MULTILINE) if pattern else None
+    return found[1] if found else ""

@@ -161,13 +161,15 @@ class VersionTable(Table):
     """How the suite reads the version of a broker. Each pattern that finds it has one group, the version.
 
     `logged` is searched in what the broker prints when it starts. A start that prints another version than the one
-    asked for is an error, and a broker that has printed none is not ready.
+    asked for is an error, and a broker that has printed none is not ready. `greeted` is searched in what an external
+    broker calls itself: product and version in the properties of its AMQP open frame, or the header `server` of STOMP.
 
     `file` is the path of a file of the distribution, for a folder that the user names (`native=FOLDER`). Its group is
     the version, or it is a jar that has the version in the text file `member`, where `pattern` is searched.
     """
 
     logged: VersionPattern = ""
+    greeted: VersionPattern = ""
     file: Pattern = ""
     member: str = ""
     pattern: VersionPattern = ""

@@ -153,6 +153,12 @@ class AmqpClientConnection:
         self._let_in = False
         self._closed = False
 
+    @property
+    def greeting(self) -> str:
+        """The product and version in the properties of the broker's open frame (section 2.7.1), which may be empty."""
+        said = self._connection.remote_properties or {}
+        return self.clean(" ".join(str(said[name]) for name in ("product", "version") if name in said))
+
     def session(self) -> Any:
         session = self._connection.session()
         session.open()

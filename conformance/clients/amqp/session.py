@@ -88,6 +88,7 @@ class AmqpSession(Session):
         _name_outcomes(sender, self._job.outcomes)
         self._senders[queue] = sender  # before the broker may use it
         self._attach(sender, sender.target, address(self._job.destination, queue))
+        self.greeting = self._connection.greeting
 
     @override
     def attach_receiver(self, queue: str, credit: int, subscription: AckHeader) -> None:

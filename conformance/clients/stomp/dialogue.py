@@ -474,6 +474,7 @@ class StompDialogue(Session):
             self._answer(self._receipts.arrived(frame.headers.get("receipt-id")))
         elif frame.command == "CONNECTED":
             self._connected = True
+            self.greeting = self._login.clean(frame.headers.get("server", ""))
         elif frame.command == "ERROR":
             body = frame.body.decode(errors="replace").strip()
             said = [self._login.clean(text) for text in (frame.headers.get("message", ""), body) if text]
