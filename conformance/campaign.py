@@ -53,7 +53,7 @@ from conformance.run.planning import (
 )
 from conformance.run.readiness_probe import probe_client
 from conformance.run.record import Progress, Recording, RunWriter, check_same_run, not_recorded, read_interrupted
-from conformance.scenario import ANSWERED, FRAMES, Scenario
+from conformance.scenario import ANSWERED, FRAMES, Scenario, need_of
 from conformance.scenario.script import DiskFull, FailedSync
 
 
@@ -207,6 +207,10 @@ def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
         lacking |= {need: vendor.lacks(need) for item in played for need in item.of_client}
     over = adapter.file.protocols[protocol]
     lacking |= {need: why for need, why in adapter.lacks_over(protocol).items() if need in lacking}
+    for option, entry in adapter.file.queue_settings.items():
+        need = need_of(option)
+        if lacking.get(need) == "" and (why := entry.lacks(selection.settings.values)):
+            lacking[need] = why
     if ANSWERED in lacking and (vendor or over).ack_confirm is None:
         lacking[ANSWERED] = f"the file of {(vendor or adapter).name} has no ack_confirm over {protocol}"
     if protocol == "stomp" and not singly(adapter, "stomp"):

@@ -158,7 +158,7 @@ OPTIONS = (
         "--quick",
         "",
         "At most ten claims, the strongest: about 40 s of trials, then 20 s for Spark and the report on an idle "
-        "machine; longer on a busy one.",
+        "machine; longer on a busy one. Also the scenarios whose kind of queue your own file sets up.",
         _RECORDS,
     ),
     Option(

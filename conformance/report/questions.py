@@ -249,7 +249,24 @@ def sentence(judgement: Judgement) -> str:
         violated = dict.fromkeys(row.claim for row in rows if row.verdict is Verdict.VIOLATED)
         said = f"{said}, and yet they are not safe: {_listed(list(violated))}"
     left = [f"if {name}" for name in _ENDS if not MODELS[name] & dict(tried).keys()]
-    return f"{said}. Not decided: {', '.join(left)}." if left else f"{said}."
+    parts = [said, f"Not decided: {', '.join(left)}" if left else "", _queues(judgement, [*unsafe, *safe])]
+    return " ".join(f"{part}." for part in parts if part)
+
+
+_KINDS = {"created": "queues that clients make by naming them", "subscribed": "durable subscriptions"}
+_DECLARED = "declared queues"
+
+
+def _queues(judgement: Judgement, rows: Iterable[VerdictRow]) -> str:
+    """Name the kinds of queues that these rows are about; empty if only declared queues of a stock broker were tried.
+
+    A user's own file may be about one kind only, so the sentence must not seem to speak of all.
+    """
+    scenarios = {row.scenario for row in rows}
+    options = [{*trial.queue} for trial in judgement.trials if trial.scenario in scenarios and trial.arm == "subject"]
+    kinds = [next((word for name, word in _KINDS.items() if name in each), _DECLARED) for each in options]
+    found = [word for word in (_DECLARED, *_KINDS.values()) if word in kinds]
+    return f"Tried: {_listed(found)}" if judgement.run.configuration or set(found) - {_DECLARED} else ""
 
 
 def _is_loss(row: VerdictRow) -> bool:

@@ -5,7 +5,8 @@ The plan is a pure function of the selection: the same seed gives the same trial
 `quick` chooses the scenarios of `--quick`: the ten strongest claims. A claim is strong if its control is the same
 product, weakened, and stronger if the broker is also killed. A claim whose control is a liar comes next. Claims that
 wait for the liveness bound or need the disk are left out. A scenario is chosen by what it adds for the time that it
-costs: a claim that is decided already adds nothing.
+costs: a claim that is decided already adds nothing. Scenarios whose kind of queue the user's own file sets up are
+added.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import zlib
 from collections.abc import Iterable, Mapping, Sequence
 
 from conformance import adapters
-from conformance.adapters import Adapter, BrokerRequest, EffectiveSettings, vendor_clients
+from conformance.adapters import Adapter, BrokerRequest, EffectiveSettings, opening, vendor_clients
 from conformance.adapters.controls import STORES, changes_broker, substitute
 from conformance.adapters.file.settings import weakened
 from conformance.adapters.interface import EXTERNAL, NATIVE
@@ -331,8 +332,10 @@ def _settings(selection: Selection, scenario: Scenario) -> EffectiveSettings:
 def _asked(adapter: Adapter, scenario: Scenario) -> dict[str, Value]:
     if adapter.launcher == EXTERNAL:
         return {}  # its owner states its settings
-    known = adapter.file.settings
-    return {name: value for name, value in scenario.settings if name in known and known[name].settable}
+    known, of_queue = adapter.file.settings, adapter.file.queue_settings
+    asked = {name: value for name, value in scenario.settings if name in known and known[name].settable}
+    limits = [(of_queue[name].gets, value) for name, value in scenario.queue if name in of_queue]
+    return {**asked, **{gets: value for gets, value in limits if gets}}
 
 
 def _weakened(selection: Selection, scenario: Scenario, control: Weakened) -> EffectiveSettings:
@@ -477,12 +480,29 @@ def quick(selection: Selection, scenarios: Mapping[str, Scenario], catalogue: Ca
         played.append(best)
         chosen |= {claim: max(value, chosen.get(claim, 0)) for claim, value in found[best].items()}
     claims = sorted(chosen, key=lambda claim: -chosen[claim])[:QUICK_CLAIMS]
+    for item in scenarios.values():
+        if _turned_on(selection) & dict(item.queue).keys():
+            of_file = [claim for claim in wanted(item, selection) if catalogue.claims[claim].judged]
+            played += [item.id] if of_file else []
+            claims += of_file
     return dataclasses.replace(
         selection,
         claims=[claim for claim in selection.claims if claim.id in claims],
         only=frozenset(played),
         rounds=1,
     )
+
+
+def _turned_on(selection: Selection) -> set[str]:
+    """Return the options of queues that a setting in the user's own configuration, or a typed one, is about.
+
+    Counter-example: a file with auto-delete-queues. The ten strongest claims were tried on declared queues only, and
+    the version lost each queue that a client had made.
+    """
+    own = opening.configuration_of(selection.adapter)
+    stated = {**(own.stock if own else {}), **selection.overrides}
+    used = {name for name, value in stated.items() if value}
+    return {option for option, entry in selection.adapter.file.queue_settings.items() if used & set(entry.named)}
 
 
 def _value(item: Scenario, claim: str, check: Check, catalogue: Catalogue) -> int:

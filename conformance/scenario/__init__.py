@@ -71,6 +71,12 @@ SUBSCRIBED = "durable subscriptions of a topic"
 LIVES = {"undeclared": UNDECLARED, "created": CREATED, "fresh": FRESH, "subscribed": SUBSCRIBED}
 """By option of a scenario's queue, the need of a queue that is not there when the broker starts."""
 
+
+def need_of(option: str) -> str:
+    """Return the need of a scenario whose queue has this option."""
+    return LIVES.get(option, f"a queue with {option}")
+
+
 FOR_TOPIC = "messages that say what they are for"
 """The need, over AMQP, of a publisher whose messages are annotated as for a topic."""
 
@@ -270,7 +276,7 @@ class Scenario:
         more[EXPIRY_QUEUE] = "expiry_destination" in dict(self.settings)
         more[SEVERAL] = most_queues(self.steps) > 1
         more[SELECTS] = any(isinstance(step, Consume) and step.selects for step in self._clients)
-        queues = (LIVES.get(name, f"a queue with {name}") for name, _ in self.queue)
+        queues = (need_of(name) for name, _ in self.queue)
         others = (need for need in more if more[need])
         return (*queues, *others, *needs_of_launcher(self.steps))
 

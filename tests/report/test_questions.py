@@ -4,7 +4,7 @@ from collections import Counter
 
 import msgspec
 import pytest
-from report_rows import judgement, row, violated
+from report_rows import judgement, row, trial, violated
 
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.rows import Verdict
@@ -157,3 +157,31 @@ def test_the_sentence_and_the_first_cell_agree(anomaly, word, changes):
 
     assert (first.verdict in (Verdict.HOLDS, Verdict.VIOLATED)) == ("safe was not decided" not in said)
     assert (first.verdict is Verdict.VIOLATED) == ("not safe" in said)
+
+
+CREATED = trial("t0002", scenario="b", queue={"created": True})
+
+
+@pytest.mark.parametrize(
+    ("trials", "configuration", "said"),
+    [
+        (
+            (trial(),),
+            "",
+            "No confirmed message was lost in 6 kills. Not decided: if the disk fails, if the power fails.",
+        ),
+        ((trial(),), "a difference", "Tried: declared queues."),
+        ((trial(), CREATED), "", "Tried: declared queues and queues that clients make by naming them."),
+        ((CREATED,), "a difference", "Tried: queues that clients make by naming them."),
+        (
+            (trial(), trial("t0003", scenario="c", queue={"subscribed": True})),
+            "a difference",
+            "Tried: declared queues.",
+        ),
+    ],
+)
+def test_the_sentence_names_the_queues_that_it_speaks_of(trials, configuration, said):
+    """A user's own file may be about queues that clients make. A pass on declared queues says nothing about them."""
+    rows = [lost("kill"), lost("kill", scenario="b", faults=0)]
+
+    assert questions.sentence(judgement(*rows, trials=trials, configuration=configuration)).endswith(said)

@@ -672,3 +672,61 @@ def test_a_claim_that_was_not_asked_for_stays_out():
     found = quick(asked, SCENARIOS, CATALOGUE)
 
     assert {"AMQP-TX-01", "AMQP-TX-04"} <= {claim.id for claim in found.claims} <= {claim.id for claim in asked.claims}
+
+
+OWN_FILE = """<configuration><core><acceptors><acceptor name="a">tcp://0.0.0.0:61616</acceptor></acceptors>
+<address-settings><address-setting match="#">{}</address-setting></address-settings></core></configuration>"""
+LEFT_ALONE = "<auto-delete-queues-message-count>-1</auto-delete-queues-message-count><auto-delete-queues-delay>{}</auto-delete-queues-delay>"
+FIRST = {"broker-killed-soon-after-first-send", "broker-killed-soon-after-first-consumer", "created-queue-left-alone"}
+
+
+def played_quickly(tmp_path, settings):
+    """The scenarios of `--quick` on Artemis with these address settings in the user's own file, and what it cannot do."""
+    (tmp_path / "broker.xml").write_text(OWN_FILE.format(settings))
+    asked = campaign.Options("artemis", quick=True, seed=1, out=tmp_path / "out", config=tmp_path / "broker.xml")
+    made = campaign.prepare(asked)
+    return made.selection.only, made.selection.unable, {trial.script.id for trial in made.trials}
+
+
+@pytest.mark.parametrize(
+    ("settings", "added"),
+    [
+        ("", set()),
+        ("<auto-create-queues>true</auto-create-queues>", FIRST),
+        ("<auto-delete-queues>true</auto-delete-queues>", FIRST),
+        ("<auto-delete-queues>false</auto-delete-queues>", set()),
+        (LEFT_ALONE.format(30_000), FIRST),
+        ("<address-full-policy>FAIL</address-full-policy>", {"sends-refused-by-full-queue"}),
+        ("<address-full-policy>PAGE</address-full-policy>", set()),
+    ],
+)
+def test_a_first_look_plays_the_queues_that_the_users_file_sets_up(tmp_path, settings, added):
+    """Queues that clients make were left to the whole run, also where the file was about nothing else."""
+    only, _, trials = played_quickly(tmp_path, settings)
+
+    assert added == only & {*FIRST, "sends-refused-by-full-queue"}
+    assert only == trials
+
+
+def test_a_file_that_removes_queues_with_messages_at_once_promises_nothing_about_them(tmp_path):
+    """Counter-example: without a delay the broker may remove a queue that holds messages while it has no consumer."""
+    only, unable, _ = played_quickly(tmp_path, LEFT_ALONE.format(5_000))
+
+    assert set() == only & FIRST
+    assert unable[scenario.CREATED] == (
+        "deletes_queues is true, deletes_queues_with_messages is true, queue_deletion_delay_ms is 5000"
+    )
+
+
+def test_a_limit_of_a_queue_comes_with_the_policy_that_refuses():
+    """Artemis has no limit of one queue: the setting of all addresses gets it, and the policy must refuse what is over it."""
+    full, need = SCENARIOS["sends-refused-by-full-queue"], "a queue with max_length"
+    pages, refuses = (
+        selection("AMQP-REF-01", adapter="artemis", overrides=overrides)
+        for overrides in ({}, {"full_queue_policy": "refuse"})
+    )
+    first = plan(refuses, {full.id: full}, CATALOGUE)[0]
+
+    assert {need: "full_queue_policy is page, the scenario needs refuse"} == campaign.unable(pages, [full])
+    assert {} == campaign.unable(refuses, [full])
+    assert (40, "refuse") == (first.settings.values["queue_messages"], first.settings.values["full_queue_policy"])

@@ -34,6 +34,7 @@ from conformance.adapters.file.launch_tables import (
 )
 from conformance.adapters.file.placeholders import fill, placeholders
 from conformance.adapters.file.table import Inside, Pattern, Table, Value, Word
+from conformance.claims import unmet
 from conformance.errors import UsageError
 from conformance.scenario import COPIES
 
@@ -441,6 +442,28 @@ class Variant(Table):
     settings: Mapping[str, Setting] = {}
 
 
+class QueueSettings(Table):
+    """How settings of all queues decide what a scenario asks of its own queue (`Scenario.queue`).
+
+    The setting `gets` receives the value of the option, where a queue has none of its own. The option is there if the
+    effective settings meet `where`, and if they do not meet all of `unless`. `named` are the settings about such
+    queues: if a user's own file turns one of them on, `--quick` plays the scenarios with such queues.
+    """
+
+    gets: str = ""
+    where: Mapping[str, Value] = {}
+    unless: Mapping[str, Value] = {}
+    named: tuple[Word, ...] = ()
+
+    def lacks(self, values: Mapping[str, Value]) -> str:
+        """Return why a queue does not have the option with these effective settings; empty if it has it."""
+        if missed := unmet(self.where, values, ()):
+            return missed.replace("the claim", "the scenario")
+        if self.unless and not unmet(self.unless, values, ()):
+            return ", ".join(f"{name} is {str(values[name]).lower()}" for name in self.unless)
+        return ""
+
+
 class VendorImage(Table):
     """The vendor's own image of the versions from `since` on; `{version}` stands for the version.
 
@@ -493,6 +516,7 @@ class BrokerFile(Table):
     ports: tuple[Word, ...]
     protocols: dict[str, Protocol]
     settings: Mapping[str, Setting] = {}
+    queue_settings: Mapping[Word, QueueSettings] = {}
     fetch: Fetch | None = None
     installed: Installed | None = None
     version: VersionTable = VersionTable()
@@ -525,7 +549,8 @@ class BrokerFile(Table):
     def queue_options(self) -> tuple[str, ...]:
         """The rules that a queue may have of its own, however queues are declared."""
         copies = (COPIES,) if self.xml and self.xml.copy_of else ()
-        return (*self.start.queue_options, *(self.queues.options if self.queues else ()), *copies)
+        given = (name for name, entry in self.queue_settings.items() if entry.gets)
+        return (*self.start.queue_options, *(self.queues.options if self.queues else ()), *copies, *given)
 
     @property
     def packages(self) -> tuple[str, ...]:

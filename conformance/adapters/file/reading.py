@@ -28,6 +28,7 @@ _REFERENCES = {
     "settings.*.choices.*.without|requires": "settings",
     "settings.*.off_with.settings": "settings",
     "template.files.*.when": "settings",
+    "queue_settings.*.gets|where|unless|named": "settings",
     "policies.fields": "settings",
     "config.listeners.speaks": "protocols",
     "config.keeps": "deviations",
