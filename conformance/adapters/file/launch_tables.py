@@ -28,6 +28,7 @@ from conformance.adapters.file.table import (
     read_toml,
     together,
 )
+from conformance.claims import unmet
 from conformance.errors import UsageError
 
 Progress = Callable[[int, int | None], None]
@@ -384,6 +385,28 @@ class QueuesTable(Table):
         if self.options and not any("{options}" in text for text in (self.body, *self.command)):
             raise ValueError("options replace {options}, which neither body nor command has")
         return self
+
+
+class QueueSettings(Table):
+    """How settings of all queues decide what a scenario asks of its own queue (`Scenario.queue`).
+
+    The setting `gets` receives the value of the option, where a queue has none of its own. The option is there if the
+    effective settings meet `where`, and if they do not meet all of `unless`. `named` are the settings about such
+    queues: if a user's own file turns one of them on, `--quick` plays the scenarios with such queues.
+    """
+
+    gets: str = ""
+    where: Mapping[str, Value] = {}
+    unless: Mapping[str, Value] = {}
+    named: tuple[Word, ...] = ()
+
+    def lacks(self, values: Mapping[str, Value]) -> str:
+        """Return why a queue does not have the option with these effective settings; empty if it has it."""
+        if missed := unmet(self.where, values, ()):
+            return missed.replace("the claim", "the scenario")
+        if self.unless and not unmet(self.unless, values, ()):
+            return ", ".join(f"{name} is {str(values[name]).lower()}" for name in self.unless)
+        return ""
 
 
 class Depth(Table):

@@ -23,6 +23,7 @@ from conformance.adapters.file.launch_tables import (
     Fetch,
     Installed,
     Policies,
+    QueueSettings,
     QueuesTable,
     StartTable,
     Template,
@@ -34,7 +35,6 @@ from conformance.adapters.file.launch_tables import (
 )
 from conformance.adapters.file.placeholders import fill, placeholders
 from conformance.adapters.file.table import Inside, Pattern, Table, Value, Word
-from conformance.claims import unmet
 from conformance.errors import UsageError
 from conformance.scenario import COPIES
 
@@ -440,28 +440,6 @@ class Variant(Table):
     capabilities: frozenset[str] = frozenset()
     ack_modes: Mapping[str, str] = {}
     settings: Mapping[str, Setting] = {}
-
-
-class QueueSettings(Table):
-    """How settings of all queues decide what a scenario asks of its own queue (`Scenario.queue`).
-
-    The setting `gets` receives the value of the option, where a queue has none of its own. The option is there if the
-    effective settings meet `where`, and if they do not meet all of `unless`. `named` are the settings about such
-    queues: if a user's own file turns one of them on, `--quick` plays the scenarios with such queues.
-    """
-
-    gets: str = ""
-    where: Mapping[str, Value] = {}
-    unless: Mapping[str, Value] = {}
-    named: tuple[Word, ...] = ()
-
-    def lacks(self, values: Mapping[str, Value]) -> str:
-        """Return why a queue does not have the option with these effective settings; empty if it has it."""
-        if missed := unmet(self.where, values, ()):
-            return missed.replace("the claim", "the scenario")
-        if self.unless and not unmet(self.unless, values, ()):
-            return ", ".join(f"{name} is {str(values[name]).lower()}" for name in self.unless)
-        return ""
 
 
 class VendorImage(Table):
