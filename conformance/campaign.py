@@ -32,7 +32,7 @@ from conformance.claims import Catalogue
 from conformance.errors import Interrupted, LaunchError, UsageError, matching
 from conformance.faults import possible
 from conformance.judge.rows import Judgement
-from conformance.judge.rules import names_used
+from conformance.judge.rules import names_used, too_few
 from conformance.judge.spark import JudgeSession
 from conformance.judge.verdict import Remembered
 from conformance.judge.warm_up import warm_up
@@ -255,6 +255,8 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[OpenRun]:
         campaign.adapter.install(watcher.download, offline=campaign.options.offline)
     if campaign.jobs < (campaign.options.jobs or 1):
         watcher.note(f"--jobs {campaign.options.jobs}: an external broker plays one trial at a time")
+    if not campaign.chosen and (why := too_few(campaign.options.trials)):
+        watcher.note(why)
     for client in clients_of(campaign.trials):
         client.install(watcher.download, offline=campaign.options.offline)
     campaign.folder.mkdir(parents=True, exist_ok=True)

@@ -48,7 +48,7 @@ def played(tmp_path):
     stub = f"#!{sys.executable}\nimport json, os, sys\nwith open(os.environ['CALLS'], 'a') as file:\n"
     stub += "    print(json.dumps([os.path.basename(sys.argv[0]), *sys.argv[1:]]), file=file)\n"
     (tmp_path / "bin").mkdir()
-    for name in ("conformance", "pip", "python", "sudo", "apt-get"):
+    for name in ("conformance", "pip", "python", "sudo", "apt-get", "git"):
         (tmp_path / "bin" / name).write_text(stub)
         (tmp_path / "bin" / name).chmod(stat.S_IRWXU)
     (tmp_path / "SOLCD-a-file-of-the-job").touch()
@@ -94,7 +94,12 @@ def test_an_example_runs_the_suite_with_known_failures(played, kind):
     values, installed = the_run(calls)
 
     assert ("artemis@2.56.0",) == values["adapter"]
-    assert ("ack-conformance", True) == (installed, bool(values["known_failures"]))
+    assert ("./ack-conformance", True) == (installed, bool(values["known_failures"]))
+    if kind == "github":  # what is installed was checked out before: the suite is on no package index
+        assert ["ack-conformance"] == [step["with"]["path"] for step in GITHUB if "repository" in step.get("with", {})]
+    else:
+        (cloned,) = [words[-1] for words in calls if words[:2] == ["git", "clone"]]
+        assert cloned.endswith("/ack-conformance.git")
 
 
 @pytest.mark.parametrize("kind", ["action", "component"])

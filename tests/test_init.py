@@ -40,14 +40,59 @@ def test_what_is_not_sure_is_a_comment(typed, tmp_path):
     assert '  # "transactions",  # Several publishes can be committed or rolled back together.' in text
 
 
-def test_a_terminal_is_asked_for_what_is_missing(tmp_path):
+@pytest.fixture
+def asked(tmp_path):
+    """Type these lines at a terminal."""
+
+    def answer(lines, *words):
+        ours, theirs = pty.openpty()
+        command = [sys.executable, "-m", "conformance.frontend.cli", "init", "broker", *words]
+        os.write(ours, lines.encode())
+        done = subprocess.run(command, stdin=theirs, capture_output=True, text=True, cwd=tmp_path, check=False)
+        os.close(theirs)
+        os.close(ours)
+        return done
+
+    return answer
+
+
+def test_a_command_without_a_port_is_asked_for_again(asked, tmp_path):
+    """The suite starts each broker at free ports."""
+    done = asked("./mybroker --port 5672\n./mybroker {amqp_port}\n", *DEPTH)
+    read = tomllib.loads((tmp_path / "broker.toml").read_text())
+
+    assert (0, ["./mybroker", "{amqp_port}"]) == (done.returncode, read["start"]["command"]), done.stderr
+    assert "it takes no port: write {amqp_port} or {stomp_port} where it does" in done.stdout + done.stderr
+
+
+def test_a_depth_may_come_from_a_command(asked, tmp_path):
+    done = asked("./mybroker {amqp_port}\n\n./depth --of {queue}\n")
+    depth = tomllib.loads((tmp_path / "broker.toml").read_text())["depth"]
+
+    assert 0 == done.returncode, done.stderr
+    assert {"method": "command", "command": ["./depth", "--of", "{queue}"], "pattern": r"(\d+)"} == depth
+
+
+def test_without_a_depth_there_is_no_file(asked, tmp_path):
+    """It was asked for without an end."""
+    done = asked("./mybroker {amqp_port}\n\n\n")
+
+    assert (4, True) == (done.returncode, "no depth: without it the suite cannot tell" in done.stderr), done.stderr
+    assert not (tmp_path / "broker.toml").exists()
+
+
+@pytest.mark.parametrize(("answer", "declared"), [("y", ["confirm_means_stored"]), ("n", None)])
+def test_what_a_receipt_means_is_asked(asked, tmp_path, answer, declared):
+    done = asked(f"./mybroker {{stomp_port}}\n{answer}\n", *DEPTH)
+    read = tomllib.loads((tmp_path / "broker.toml").read_text())
+
+    assert declared == read["protocols"]["stomp"].get("capabilities"), done.stderr
+    assert (declared is None) == ("a loss there is INCONCLUSIVE" in done.stdout)
+
+
+def test_a_terminal_is_asked_for_what_is_missing(asked, tmp_path):
     """In the order of the file; what was given is not asked for."""
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "conformance.frontend.cli", "init", "broker", "--depth-field", "depth"]
-    os.write(ours, b"./mybroker {amqp_port}\nhttp://127.0.0.1:{http_port}/{queue}\n")
-    done = subprocess.run(command, stdin=theirs, capture_output=True, text=True, cwd=tmp_path, check=False)
-    os.close(theirs)
-    os.close(ours)
+    done = asked("./mybroker {amqp_port}\nhttp://127.0.0.1:{http_port}/{queue}\n", "--depth-field", "depth")
     read = tomllib.loads((tmp_path / "broker.toml").read_text())
 
     assert (0, ["./mybroker", "{amqp_port}"]) == (done.returncode, read["start"]["command"]), done.stderr
@@ -60,6 +105,14 @@ def test_a_terminal_is_asked_for_what_is_missing(tmp_path):
         ((), "missing: COMMAND (Command line that starts the broker, with {amqp_port} or {stomp_port}); --depth-url "),
         (("--", "./mybroker"), "missing: --depth-url "),
         ((*DEPTH, "--", "./mybroker"), "no protocol: write {amqp_port} or {stomp_port} where the command line takes"),
+        (
+            (*DEPTH, "--protocol", "amqp", "--", "./mybroker", "5672"),
+            "the command line takes no {amqp_port}: the suite",
+        ),
+        (
+            ("--", "./mybroker", "{amqp_port}"),
+            "or --depth-command (Command that prints how many messages {queue} holds)",
+        ),
         ((*DEPTH, "--", "./mybroker", "{amqp_port}", "{dta_dir}"), "'dta_dir': did you mean 'data_dir'?"),
         ((*DEPTH, "--protocol", "amqq", "--", "./mybroker"), "unknown protocol 'amqq': did you mean 'amqp'?"),
         ((*DEPTH, "--env", "HOME", "--", "./mybroker", "{amqp_port}"), "--env 'HOME': expected NAME=VALUE"),

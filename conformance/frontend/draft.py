@@ -64,6 +64,9 @@ PROMISED = ("durable_queues", "individual_ack", "queues", "send_confirmed")
 """The capabilities of a draft: without them a kill can show no loss."""
 
 _PROTOCOLS = ("amqp", "stomp")
+_UNSTORED = (
+    f"{STORED} over stomp: not declared, so a loss there is INCONCLUSIVE. Uncomment it if its documentation says so"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,8 +79,10 @@ class Draft:
 
     name: str
     command: Sequence[str]
-    depth_url: str
-    depth_field: str
+    depth_url: str = ""
+    depth_field: str = ""
+    depth_command: str = ""
+    receipt_stores: bool = False
     title: str = ""
     vendor: str = "unknown"
     version: str = "1.0"
@@ -109,6 +114,7 @@ class Draft:
             "ack_confirm: none, so claims about confirmed acknowledgements do not apply",
             "journal.files: none. Name the journal's files, so that faults at the disk are confined to them",
             "profiles: none. No vendor's documents bind it",
+            *([_UNSTORED] if "stomp" in self._port_of_protocols() and not self.receipt_stores else []),
         ]
 
     def _lines(self, capabilities: Mapping[str, str]) -> Iterator[str]:
@@ -133,14 +139,20 @@ class Draft:
             if word in addresses:
                 yield f"destination = {_toml(addresses.pop(word))}"
             yield '# ack_confirm = "disposition"  # if an acknowledgement is answered when its effect is stored'
-            yield f"{'' if word == 'amqp' else '# '}capabilities = [{_toml(STORED)}]  # {capabilities[STORED]}"
+            stores = word == "amqp" or self.receipt_stores
+            yield f"{'' if stores else '# '}capabilities = [{_toml(STORED)}]  # {capabilities[STORED]}"
         if addresses:
             raise UsageError.unknown("protocol", next(iter(addresses)), ports, of="--destination")
         yield from self._start()
         yield "\n[depth]"
-        yield 'method = "http"'
-        yield f"url = {_toml(self.depth_url)}"
-        yield f"field = {_toml(self.depth_field)}"
+        if self.depth_command:
+            yield 'method = "command"'
+            yield f"command = {_toml(shlex.split(self.depth_command))}"
+            yield r"pattern = '(\d+)'  # the number of messages in what it prints"
+        else:
+            yield 'method = "http"'
+            yield f"url = {_toml(self.depth_url)}"
+            yield f"field = {_toml(self.depth_field)}"
         yield '\n[data]\npath = "{instance}/data"'
         yield '\n[journal]\npath = "{data_dir}"'
         yield '# files = ["{n:08d}.journal"]  # the names of its files: faults at the disk are confined to these'
@@ -161,7 +173,11 @@ class Draft:
             yield f"url = {_toml(self.declare)}"
 
     def _texts(self) -> list[str]:
-        return [*self.command, *self.environment, self.each_queue, self.declare, self.depth_url]
+        return [*self._started_with, self.each_queue, self.declare, self.depth_url, self.depth_command]
+
+    @property
+    def _started_with(self) -> list[str]:
+        return [*self.command, *self.environment]
 
     def _ports(self) -> list[str]:
         words = [word for text in self._texts() for word in placeholders(text)]
@@ -176,9 +192,16 @@ class Draft:
                 code="no-protocol",
             )
         found = {word: port or word for word, _, port in (one.partition("=") for one in asked)}
-        for word in found:
+        taken = {word for text in self._started_with for word in placeholders(text)}
+        for word, port in found.items():
             if word not in _PROTOCOLS:
                 raise UsageError.unknown("protocol", word, _PROTOCOLS)
+            if f"{port}_port" not in taken:
+                raise UsageError(
+                    f"the command line takes no {{{port}_port}}: the suite starts each broker at free ports, so write "
+                    f"it where the command line, or a variable of --env, has the port of {word}",
+                    code="no-port",
+                )
         return found
 
 

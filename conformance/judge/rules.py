@@ -316,6 +316,20 @@ def obstacles(one: Tally, evidence: ClaimEvidence) -> Iterator[str]:
     yield from _doubts_of_control(one)
 
 
+def too_few(trials: int) -> str:
+    """Say that a scenario with one fault in each of so many trials is never decided; empty if it may be.
+
+    >>> too_few(FEWEST_FAULTS)
+    ''
+    """
+    if trials >= FEWEST_FAULTS:
+        return ""
+    return (
+        f"--trials {trials}: HOLDS needs {FEWEST_FAULTS} faults, so a scenario with one fault in a trial can only be "
+        f"VIOLATED or INCONCLUSIVE; give --trials {FEWEST_FAULTS} or more"
+    )
+
+
 def _doubts_of_faults(one: Tally) -> Iterator[str]:
     """Yield trials that were void after their fault, and a lack of effective faults.
 

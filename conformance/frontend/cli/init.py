@@ -17,7 +17,15 @@ _NEEDED = {
     "depth_url": ("--depth-url", "HTTP address that says how many messages {queue} holds"),
     "depth_field": ("--depth-field", "Field of its JSON answer, such as depth or 0.messages"),
 }
-"""Required values: the name on the command line, and the question on a terminal."""
+"""Required values: the name on the command line, and the question on a terminal.
+
+`--depth-command` replaces the last two."""
+
+_DEPTH_COMMAND = "Command that prints how many messages {queue} holds"
+_NO_DEPTH = (
+    "no depth: without it the suite cannot tell an empty queue from a stuck one, so it could decide nothing about "
+    "losses; give --depth-url and --depth-field, or --depth-command; docs/brokers-toml.md, [depth], has one way more"
+)
 
 
 @cli.group("init")
@@ -46,8 +54,10 @@ def init_group() -> None:
 @click.option("--env", "environment", multiple=True, metavar="NAME=VALUE", help="A variable of its environment.")
 @click.option("--each-queue", default="", metavar="TEXT", help="Arguments for each queue, such as '--queue {queue}'.")
 @click.option("--declare", default="", metavar="URL", help="The address of a PUT that creates {queue}.")
-@click.option("--depth-url", default="", metavar="URL", help="Returns how many messages {queue} holds; required.")
-@click.option("--depth-field", default="", metavar="FIELD", help="The field of its JSON answer; required.")
+@click.option("--depth-url", default="", metavar="URL", help="Returns how many messages {queue} holds.")
+@click.option("--depth-field", default="", metavar="FIELD", help="The field of its JSON answer.")
+@click.option("--depth-command", default="", metavar="TEXT", help="Prints how many messages {queue} holds, instead.")
+@click.option("--receipt-stores", is_flag=True, help="Its documentation says that a STOMP RECEIPT means: it is stored.")
 @click.option("--ready-log", default="", metavar="PATTERN", help="What it prints when it is ready.")
 def init_broker(command: tuple[str, ...], out: pathlib.Path, **values: Any) -> int:
     """Write a broker.toml for a broker that a command line starts.
@@ -90,17 +100,46 @@ def _write(out: pathlib.Path, text: str) -> None:
 def _completed(values: dict[str, Any]) -> dict[str, Any]:
     """Ask for missing values on a terminal; otherwise raise `UsageError` that names all of them."""
     missing = [name for name in _NEEDED if not values[name]]
+    if values["depth_command"]:
+        missing = [name for name in missing if name == "command"]
     if missing and not sys.stdin.isatty():
         raise UsageError(
-            "missing: " + "; ".join(f"{_NEEDED[name][0]} ({_NEEDED[name][1]})" for name in missing),
+            "missing: "
+            + "; ".join(f"{_NEEDED[name][0]} ({_NEEDED[name][1]})" for name in missing)
+            + (f"; or --depth-command ({_DEPTH_COMMAND})" if "depth_url" in missing else ""),
             code="missing",
             names=tuple(missing),
         )
-    values |= {name: click.prompt(_NEEDED[name][1]) for name in missing}
-    command = values["command"]
-    if isinstance(command, str) or len(command) == 1:
-        values["command"] = tuple(shlex.split(command if isinstance(command, str) else command[0]))
+    if "command" in missing:
+        values["command"] = click.prompt(_NEEDED["command"][1], value_proc=_with_a_port)
+    if len(values["command"]) == 1:
+        values["command"] = tuple(shlex.split(values["command"][0]))
+    values |= _asked_depth(values, missing)
+    if missing and not values["receipt_stores"] and any("{stomp_port}" in word for word in values["command"]):
+        question = "Does its documentation say that a STOMP RECEIPT means that the message is stored?"
+        values["receipt_stores"] = click.confirm(question)
     return values
+
+
+def _with_a_port(text: str) -> tuple[str, ...]:
+    """Split a command line; click asks again if it takes no port: the suite starts each broker at free ones."""
+    if "_port}" not in text:
+        raise click.UsageError("it takes no port: write {amqp_port} or {stomp_port} where it does")
+    return tuple(shlex.split(text))
+
+
+def _asked_depth(values: dict[str, Any], missing: list[str]) -> dict[str, str]:
+    """Ask how the broker says the depth of a queue. An empty answer leads to the next way, and then to an error."""
+    found: dict[str, str] = {}
+    if "depth_url" in missing:
+        found["depth_url"] = click.prompt(f"{_NEEDED['depth_url'][1]} (empty: by a command)", "", show_default=False)
+    if "depth_field" in missing and (values["depth_url"] or found["depth_url"]):
+        found["depth_field"] = click.prompt(_NEEDED["depth_field"][1])
+    if "depth_url" in missing and not found["depth_url"]:
+        found["depth_command"] = click.prompt(f"{_DEPTH_COMMAND} (empty: none)", "", show_default=False)
+        if not found["depth_command"]:
+            raise UsageError(_NO_DEPTH, code="no-depth")
+    return found
 
 
 @init_group.command("external")
