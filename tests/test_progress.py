@@ -314,9 +314,12 @@ def test_a_download_in_a_log_is_a_line_each_tenth(capsys):
     assert 11 == capsys.readouterr().err.count("downloading: ")
 
 
-def test_a_download_outside_a_run_is_silent_in_a_pipe(capsys):
-    """`conformance fetch` prints the paths only."""
+def test_a_download_outside_a_run_is_seen_in_a_pipe(capsys):
+    """On standard error: `conformance fetch` prints the paths only to standard output."""
     with progress.downloading("artemis") as at:
-        at(1, 2)
+        for done in range(1001):
+            at(done * 1000, 1_000_000)
+    printed = capsys.readouterr()
 
-    assert "" == capsys.readouterr().err.strip()
+    assert ("", 11) == (printed.out, printed.err.count("downloading: "))
+    assert printed.err.endswith("downloading: 1.0 MB of 1.0 MB\n")

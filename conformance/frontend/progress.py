@@ -311,15 +311,17 @@ class _Download:
 
 @contextlib.contextmanager
 def downloading(what: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Show a progress bar of one download, on a terminal only; yields the callback of the download."""
+    """Show a progress bar of one download, or a line for each tenth outside of a terminal; yields its callback."""
     console = Console(file=sys.stderr)
+    if not console.is_terminal:
+        yield _Download(lambda text: print(text, file=sys.stderr, flush=True)).at
+        return
     with Bar(
         TextColumn("{task.description}"),
         BarColumn(),
         DownloadColumn(),
         TransferSpeedColumn(),
         console=console,
-        disable=not console.is_terminal,
     ) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
+from collections.abc import Callable
 
 import msgspec
 
@@ -56,11 +57,16 @@ class Made:
 
 
 def make(
-    words: str, out: pathlib.Path | None = None, spark: JudgeSession | None = None, *, trust: bool = False
+    words: str,
+    out: pathlib.Path | None = None,
+    spark: JudgeSession | None = None,
+    *,
+    trust: bool = False,
+    note: Callable[[str], None] = lambda _: None,
 ) -> Made:
     """Write the bundle of the trial that `RUN#TRIAL` names; `spark` is a session that is open already.
 
-    With `trust` the broker file of that run is loaded, which can run any program.
+    With `trust` the broker file of that run is loaded, which can run any program. `note` gets a line before each step.
 
     Raises:
         UsageError: No such run or trial, the file exists and is a folder, or the run brings code and is not trusted.
@@ -69,8 +75,9 @@ def make(
     """
     if out is not None and (out.is_dir() or not out.absolute().parent.is_dir()):
         raise UsageError(f"--out {out}: name a file in a folder that exists", code="no-such-folder", file=out)
-    source = gather(words, spark, trust=trust)
+    source = gather(words, spark, trust=trust, note=note)
     path = out or pathlib.Path(f"{source.record.trial}.zip")
+    note(f"writing {path}: {len(source.events):,} events, logs and journals")
     script = _reproduction(source)
     contents = _contents(source, script)
     for secret in _secrets(source):

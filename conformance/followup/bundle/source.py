@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -89,8 +89,14 @@ class BundleSource:
         )
 
 
-def gather(words: str, spark: JudgeSession | None = None, *, trust: bool = False) -> BundleSource:
-    """Read the trial that `RUN#TRIAL` names; `spark` is a session that is open already.
+def gather(
+    words: str,
+    spark: JudgeSession | None = None,
+    *,
+    trust: bool = False,
+    note: Callable[[str], None] = lambda _: None,
+) -> BundleSource:
+    """Read the trial that `RUN#TRIAL` names; `spark` is a session that is open already. `note` gets a line about it.
 
     Raises:
         UsageError: The words name no run, or no trial of it (with the closest), or the run names code of its own and
@@ -114,6 +120,7 @@ def gather(words: str, spark: JudgeSession | None = None, *, trust: bool = False
         raise HistoryError(
             f"{folder / 'run.json'}: protocol {run.protocol!r}: a bundle knows {' and '.join(PROTOCOLS)}"
         )
+    note("reading the trial and judging it again; Spark takes most of the time")
     evidence, broker = _evidence(folder, record)
     return BundleSource(
         folder=folder,

@@ -428,7 +428,7 @@ def bundle_command(trial: str, out: pathlib.Path | None, trust: bool) -> int:
     """
     from conformance.followup import bundle
 
-    made = bundle.make(trial, out, trust=trust)
+    made = bundle.make(trial, out, trust=trust, note=functools.partial(say, err=True))
     for line in made.lines:
         say(line)
     say(made.path)
