@@ -302,18 +302,14 @@ def _reach(campaign: Campaign, ledger: Ledger, written: RunWriter, watcher: Watc
     client = probe_client(campaign.adapter, campaign.selection.protocol, campaign.selection.client)
     with campaign.adapter.prepare(folder, campaign.selection.settings, [], ledger, client=client) as broker:
         broker.start()
-        _check_version(campaign.adapter, client.greeting(broker, broker.service.queue_of(READY_QUEUE)))
+        greeting = client.greeting(broker, broker.service.queue_of(READY_QUEUE))
+        if why := greeted_version_differs(campaign.adapter.file, campaign.adapter.version, greeting):
+            raise LaunchError(f"{campaign.adapter.spec} {why}")  # the report would name a version that did not run
         settings, unread = policies.read(broker, campaign.adapter.file, campaign.selection.settings)
     if unread:
         watcher.note(f"the policies of the queues could not be read: {unread}")
     written.save(settings=dict(settings.values), absent=tuple(sorted(settings.absent)), policies_unread=unread)
     return dataclasses.replace(campaign, selection=dataclasses.replace(campaign.selection, settings=settings))
-
-
-def _check_version(adapter: Adapter, greeting: str) -> None:
-    """Raise `LaunchError` if an external broker says that it is of another version than the report would name."""
-    if why := greeted_version_differs(adapter.file, adapter.version, greeting):
-        raise LaunchError(f"{adapter.spec} {why}")
 
 
 def _spark(campaign: Campaign, planned: Sequence[Planned]) -> judge.StartingSession:

@@ -178,7 +178,8 @@ class StartFailure(enum.Enum):
 class LaunchError(ConformanceError):
     """A broker did not start, did not become ready, or died by itself.
 
-    `log_tail` has the last lines of its log, `log` the path of the whole. `failure` says how it failed if it was
+    `log_tail` has the last lines of its log, `log` the path of the whole, and `log_reasons` the few lines of the whole
+    that name an error. `failure` says how it failed if it was
     started and did not become ready, or ended later; it is None for every other reason.
     """
 
@@ -187,13 +188,20 @@ class LaunchError(ConformanceError):
         message: str,
         *,
         log_tail: Iterable[str] = (),
+        log_reasons: Iterable[str] = (),
         log: str | None = None,
         failure: StartFailure | None = None,
     ) -> None:
         super().__init__(message)
         self.log_tail = tuple(log_tail)
+        self.log_reasons = tuple(log_reasons)
         self.log = log
         self.failure = failure
+
+    @property
+    def log_lines(self) -> tuple[str, ...]:
+        """What to show of the log: the lines that name an error, or else its end."""
+        return self.log_reasons or self.log_tail
 
 
 class ClientError(ConformanceError):

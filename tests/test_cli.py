@@ -404,7 +404,13 @@ ESCAPES = "\x1b[2J\x1b]0;owned\x07\u202egood"
 
 
 @pytest.mark.parametrize(
-    "error", [LaunchError(ESCAPES, log_tail=[ESCAPES], log="b.log"), ClientError(ESCAPES), ValueError(ESCAPES)]
+    "error",
+    [
+        LaunchError(ESCAPES, log_tail=[ESCAPES], log="b.log"),
+        LaunchError("x", log_tail=["end"], log_reasons=[ESCAPES], log="b.log"),
+        ClientError(ESCAPES),
+        ValueError(ESCAPES),
+    ],
 )
 def test_what_a_broker_says_cannot_repaint_the_terminal(error, monkeypatch, capsys):
     """Of an error, of the end of its log and of a traceback every control character is spelled out."""

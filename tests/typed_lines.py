@@ -33,6 +33,7 @@ NOT_RUN = {
     "apt-get": "it needs root and changes the machine; CI installs the packages of the README",
     "docker": "it needs an engine; tests/containers runs the image and the compose file",
     "export": "of the shell",
+    "git": "it reads a repository of the user's; tests/test_ci_examples.py plays the job with it",
     "set": "of the shell",
     "echo": "of the shell",
     "pip": "it installs; `just release` installs the wheel",

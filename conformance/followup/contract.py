@@ -22,6 +22,7 @@ from conformance.adapters.credentials import Access
 from conformance.adapters.external.addresses import WitnessConnection
 from conformance.adapters.file_adapter import DURABLE, FileAdapter
 from conformance.adapters.interface import EXTERNAL, Processes
+from conformance.adapters.launch.readiness import reasons_in
 from conformance.adapters.opening import WIRES, check_credentials
 from conformance.errors import ClientError, ConformanceError, FaultError, LaunchError, UsageError
 from conformance.faults import process
@@ -147,8 +148,8 @@ def with_log(adapter: Adapter, broker: Broker, what: str) -> LaunchError:
     """Return an error with the end of the broker's log, without secrets."""
     log = broker.facts.log
     text = log.read_text(errors="replace") if log.is_file() else ""
-    tail = adapter.file.without_secrets(text, adapter.path.parent).splitlines()[-_TAIL:]
-    return LaunchError(what, log_tail=tail, log=str(log))
+    text = adapter.file.without_secrets(text, adapter.path.parent)
+    return LaunchError(what, log_tail=text.splitlines()[-_TAIL:], log_reasons=reasons_in(text), log=str(log))
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from collections.abc import Callable
 
 from conformance.adapters import Broker
 from conformance.adapters.launch import ports
+from conformance.adapters.launch.readiness import ERROR_LINE
 from conformance.errors import ClientError, LaunchError, StartFailure
 from conformance.history import NOT_READY, NOT_RECOVERED, Phase
 from conformance.ledger import inherited
@@ -46,8 +47,6 @@ MACHINE = {
 
 Names of errors are whole words: `DirectMethodHandleAccessor`, in stack traces of Java 18 and later, has EACCES in it.
 """
-
-_ERROR = re.compile(r"^(?!at ).*(\b(ERROR|FATAL|SEVERE)\b|Exception\b|Error\b)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -229,7 +228,7 @@ def _last_line(error: LaunchError) -> str:
     Artemis logs its orderly end after the error, and Broker-J logs a stack trace after it.
     """
     lines = [line.strip() for line in error.log_tail if line.strip()]
-    return next((line for line in reversed(lines) if _ERROR.search(line)), lines[-1] if lines else "")
+    return next((line for line in reversed(lines) if ERROR_LINE.search(line)), lines[-1] if lines else "")
 
 
 def _plain(line: str) -> str:

@@ -104,7 +104,7 @@ class TrialPlayer:
             ended, void = Ended.INTERRUPTED, INTERRUPTED
             raise
         except LaunchError as error:
-            ended, void, log = Ended.DIED, str(error), error.log_tail
+            ended, void, log = Ended.DIED, str(error), error.log_lines
         except ConformanceError as error:
             ended, void = Ended.DIED, str(error)
         finally:
@@ -482,6 +482,6 @@ def describe(planned: Planned) -> TrialRecord:
 def unstarted(planned: Planned, folder: pathlib.Path, error: LaunchError) -> TrialRecord:
     """Write and return the record of a trial whose broker did not start: it is void, and has no history."""
     folder.mkdir(parents=True)
-    record = msgspec.structs.replace(describe(planned), void=str(error), void_log=error.log_tail)
+    record = msgspec.structs.replace(describe(planned), void=str(error), void_log=error.log_lines)
     records.save(record, folder / "trial.json")
     return record

@@ -237,6 +237,49 @@ def test_a_message_that_never_comes_is_told(make: Make) -> None:
     assert "start.ready_message: no credit" in str(late(broker, "no credit"))
 
 
+ARTEMIS_LOG = """
+2026-11-28 02:41:15,068 ERROR [org.apache.activemq.artemis.core.client] AMQ214019: Invalid configuration
+org.xml.sax.SAXParseException; cvc-complex-type.2.4.a: Invalid content was found starting with element 'no-such-key'.
+\tat java.xml/com.sun.org.apache.xerces.internal.util.ErrorHandlerWrapper.createSAXParseException(Wrapper.java:204)
+java.lang.IllegalStateException: Invalid configuration
+\tat org.apache.activemq.artemis.utils.XMLUtil.validate(XMLUtil.java:372) ~[artemis-core-client-2.56.0.jar:?]
+"""
+RABBITMQ_LOG = """
+2026-11-28 02:41:34.990756+00:00 [error] <0.132.0> You've tried to set nonsense, but there is no setting with that name.
+2026-11-28 02:41:34.990756+00:00 [notice] <0.44.0> Logging: configured log handlers are now ACTIVE
+BOOT FAILED
+===========
+Error during startup: {error,failed_to_prepare_configuration}
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "reasons"),
+    [
+        (ARTEMIS_LOG, ["AMQ214019: Invalid configuration", "'no-such-key'.", "IllegalStateException: Invalid config"]),
+        (RABBITMQ_LOG, ["tried to set nonsense", "BOOT FAILED", "Error during startup"]),
+        ("".join(f"ERROR {number}\n  at Main.run\n" for number in range(9)), [f"ERROR {n}" for n in (0, 1, 6, 7, 8)]),
+        ("ready\n", []),
+    ],
+)
+def test_the_lines_of_a_log_that_name_an_error(log: str, reasons: list[str]) -> None:
+    """At most five, and none of a stack trace."""
+    found = readiness.reasons_in(log)
+
+    assert len(reasons) == len(found)
+    assert [] == [(one, line) for one, line in zip(reasons, found, strict=True) if one not in line]
+
+
+def test_a_reason_far_before_the_end_of_the_log_is_shown(make: Make) -> None:
+    """Counter-example: 80 lines of a stack trace after it, and only the end of the log was printed."""
+    lines = 'print("FATAL: no such key"); [print("  at Main.run", n) for n in range(200)]; sys.exit(3)'
+    with pytest.raises(LaunchError, match="ended with status 3") as caught:
+        make(lines).start()
+
+    assert ("FATAL: no such key",) == caught.value.log_lines
+    assert "  at Main.run 199" == caught.value.log_tail[-1]
+
+
 def test_a_refused_login_ends_the_first_start_soon(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the words of the client, and not as a start that was late: the broker is not to blame."""
     monkeypatch.setattr(native, "LOGIN_S", 0.3)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from conformance.adapters.file.launch_tables import COMMANDS, Command, External
 from conformance.adapters.launch.process_tree import MARK
+from conformance.adapters.launch.readiness import reasons_in
 from conformance.errors import LaunchError
 from conformance.ledger import RUN_VARIABLE, Ledger
 from conformance.processes import opened
@@ -99,10 +100,13 @@ class RunningCommand:
         self.process.wait()
 
     def error(self, what: str) -> LaunchError:
-        tail = self.log.read_text(errors="replace").splitlines()[-_TAIL:]
+        text = self.log.read_text(errors="replace")
         command = self.rules.command[0]
         return LaunchError(
-            f"external.{self.name}: `{command}` {what}; its output is {self.log}", log_tail=tail, log=str(self.log)
+            f"external.{self.name}: `{command}` {what}; its output is {self.log}",
+            log_tail=text.splitlines()[-_TAIL:],
+            log_reasons=reasons_in(text),
+            log=str(self.log),
         )
 
 

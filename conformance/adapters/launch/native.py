@@ -24,7 +24,7 @@ from conformance.adapters.launch import ports, queue_declaration
 from conformance.adapters.launch.java import archive_options, archive_path, find_java
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, make_plan
 from conformance.adapters.launch.process_tree import MARK, Tree, name_of
-from conformance.adapters.launch.readiness import LOGIN_S, Readiness, RefusedLogins, WrongProtocolError
+from conformance.adapters.launch.readiness import LOGIN_S, Readiness, RefusedLogins, WrongProtocolError, reasons_in
 from conformance.errors import ClientError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger, inherited
 from conformance.locks import locked
@@ -378,10 +378,11 @@ class NativeBroker:
     def _error(self, what: str, failure: StartFailure | None = None) -> LaunchError:
         """With the end of the newest log that is not empty."""
         for path in [self.log, *(path for path in self.logs if not path.match("start-*.log"))]:
-            said = path.read_text(errors="replace").splitlines()[-_TAIL:] if path.is_file() else []
-            if tail := self.plan.source.file.without_secrets("\n".join(said), self.plan.source.here).splitlines():
+            said = path.read_text(errors="replace") if path.is_file() else ""
+            text = self.plan.source.file.without_secrets(said, self.plan.source.here)
+            if tail := text.splitlines()[-_TAIL:]:
                 what = f"{self._title} {what}; its log is {path}"
-                return LaunchError(what, log_tail=tail, log=str(path), failure=failure)
+                return LaunchError(what, log_tail=tail, log_reasons=reasons_in(text), log=str(path), failure=failure)
         return LaunchError(f"{self._title} {what}; its log {self.log} is empty", log=str(self.log), failure=failure)
 
 

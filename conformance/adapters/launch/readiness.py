@@ -29,6 +29,27 @@ from conformance.adapters.launch.plan import Plan
 from conformance.adapters.launch.queue_declaration import lasting
 from conformance.errors import ClientError, LoginError
 
+ERROR_LINE = re.compile(r"^(?!at ).*(\b(ERROR|FATAL|SEVERE)\b|Exception\b|Error\b)")
+"""A line of a log that names an error, and is no line of a stack trace."""
+
+_REASON = re.compile(
+    rf"{ERROR_LINE.pattern}|BOOT FAILED|(?i:^error\b|\[error\]|in use|denied|no space|read-only file system)"
+)
+_REASONS, _WIDEST = 5, 300
+
+
+def reasons_in(log: str) -> tuple[str, ...]:
+    """Return the lines of a log that name an error: at most two of the first and three of the last, each once.
+
+    The first say what failed, and the last `Caused by` of a stack trace why; the lines between repeat both.
+
+    >>> reasons_in("starting\\nFATAL: no port\\n  at Main.run")
+    ('FATAL: no port',)
+    """
+    lines = [line.strip() for line in log.splitlines()]
+    found = list(dict.fromkeys(line[:_WIDEST] for line in lines if _REASON.search(line) and not line.startswith("at ")))
+    return tuple(found if len(found) <= _REASONS else [*found[:2], *found[-3:]])
+
 
 class WrongProtocolError(Exception):
     """Something else answers at a port of the broker: waiting longer is useless."""

@@ -22,9 +22,11 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)
 
 def _fail(error: ConformanceError) -> int:
     say(f"conformance: {error}", err=True)
-    if isinstance(error, LaunchError) and error.log_tail:
-        say(f"--- the last {len(error.log_tail)} lines of {error.log or 'its log'}", err=True)
-        for line in error.log_tail[-_LOG_LINES:]:
+    if isinstance(error, LaunchError) and error.log_lines:
+        lines = error.log_lines[-_LOG_LINES:]
+        which = "what names an error in" if error.log_reasons else f"the last {len(lines)} lines of"
+        say(f"--- {which} {error.log or 'its log'}", err=True)
+        for line in lines:
             say(f"    {line}", err=True)
     return int(error.exit_code)
 
