@@ -16,6 +16,7 @@ from rich.text import Text
 from conformance.claims import Catalogue
 from conformance.errors import visible
 from conformance.judge.exits import exit_code
+from conformance.judge.reasons import faults_named
 from conformance.judge.rows import HERE, Judgement, RunRecord, Verdict, VerdictRow, Witness, replay_in
 from conformance.report import model, pictures, questions
 from conformance.report.html import first_timeline, timeline
@@ -109,10 +110,10 @@ def _claims(judgement: Judgement, catalogue: Catalogue | None) -> list[Renderabl
 
 
 def _evidence(row: VerdictRow, asked: str) -> str:
-    """Return how often a violation was seen, or what a pass leaves open: in faults, or beside its control alone."""
+    """Return how often a violation was seen, or what a pass leaves open, without its faults: its verdict names them."""
     if row.verdict is Verdict.VIOLATED:
         return f"seen in {row.offended_faults} of {row.faults}" + (f", {asked}" if asked else "")
-    return bound_words(row).partition("; ")[0]
+    return bound_words(row).partition("; ")[0].removesuffix(f" of {faults_named(row.fault)}")
 
 
 def _first_violation(answers: Sequence[VerdictRow], written: Mapping[str, Path] | None) -> list[RenderableType]:

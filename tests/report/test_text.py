@@ -27,7 +27,7 @@ def test_one_line_for_each_claim():
     held = row(strength="3 kills", fault="kill")
     first, *others = _lines(plain(judgement(held, row(scenario="other", faults=1))))
 
-    assert ("SOLCD-ACK-01 HOLDS (3 kills) 2 may still fail in up to 39 % of kills", []) == (
+    assert ("SOLCD-ACK-01 HOLDS (3 kills) 2 may still fail in up to 39 %", []) == (
         " ".join(first.split()),
         others,
     )
