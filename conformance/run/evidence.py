@@ -100,7 +100,7 @@ class EvidenceKeeper:
 
 
 class _Operation(msgspec.Struct, gc=False):
-    """What an event says about the place of a message. A header says only the mode of its consumers."""
+    """What an event says about the place of a message; a header and a footer say nothing."""
 
     op: str = ""
     phase: str = ""
@@ -109,7 +109,6 @@ class _Operation(msgspec.Struct, gc=False):
     durable: bool | None = None
     count: int | None = None
     detail: str | None = None
-    mode: str = ""
 
 
 _OPERATIONS = msgspec.json.Decoder(_Operation)
@@ -139,12 +138,9 @@ def _confirmed_and_settled(operations: Iterable[_Operation]) -> tuple[set[str], 
     settled: set[str] = set()
     sent_in: dict[str, set[str]] = defaultdict(set)
     settled_in: dict[str, set[str]] = defaultdict(set)
-    settles_itself = False
     for one in operations:
         message, transaction = one.message or "", one.transaction or ""
         match one.op, one.phase:
-            case "", "":
-                settles_itself = settles_itself or one.mode == "no_ack"
             case Op.SEND, Phase.INVOKE if one.durable and one.count is None:
                 durable.add(message)
                 sent_in[transaction].add(message)
@@ -161,8 +157,6 @@ def _confirmed_and_settled(operations: Iterable[_Operation]) -> tuple[set[str], 
             case Op.COMMIT, Phase.OK:
                 confirmed |= sent_in[transaction] & durable
             case Op.DRAIN, (Phase.OK | Phase.INFO):
-                settled.add(message)
-            case Op.DELIVER, Phase.OK if settles_itself:
                 settled.add(message)
     return confirmed, settled
 

@@ -8,7 +8,7 @@ from conformance.clients.workers.job import LIVENESS_S, SILENCE_S
 from conformance.history import Op, Phase
 from conformance.run.clients import ClientRunner, depth_probe
 from conformance.run.trial import TrialPlayer
-from conformance.scenario.script import MOST_DRAINS, SETTLE, Drain, Kill, Nth, Publish, Restart
+from conformance.scenario.script import MOST_DRAINS, SETTLE, Consume, ConsumerCrash, Drain, Kill, Nth, Publish, Restart
 
 KILLED = (Publish(5_000, window=10, until=Kill(Nth("confirm", 20))), Restart())
 
@@ -91,6 +91,14 @@ def test_a_control_is_not_waited_for(play, silences):
     play(*KILLED, *SETTLE, arm="control", liar="loses-the-oldest")
 
     assert [SILENCE_S, SILENCE_S] == silences
+
+
+def test_what_is_sent_settled_is_not_waited_for(play, silences):
+    """What was on its way when the consumer died is gone, and no broker owes it."""
+    crash = Consume("no_ack", prefetch=50, until=ConsumerCrash(Nth("process", 5)))
+    record, _ = play(Publish(60, window=10), crash, *SETTLE)
+
+    assert ("", [SILENCE_S, SILENCE_S]) == (record.void, silences)
 
 
 def test_a_script_with_one_drain_is_left_alone(play):

@@ -5,7 +5,6 @@ import pathlib
 import subprocess
 import tarfile
 
-import msgspec
 import pytest
 
 from conformance import records
@@ -208,22 +207,6 @@ def test_what_the_broker_still_owes(place, name):
         close_history(place / f"{process}.jsonl", Ended.FINISHED)
 
     assert frozenset({expected} - {""}) == undelivered(place)
-
-
-@pytest.mark.parametrize(("mode", "expected"), [("no_ack", frozenset()), ("client", frozenset({"p1:1"}))])
-def test_a_delivery_without_acknowledgements_is_taken_for_good(place, mode, expected):
-    for process, fields in (
-        event("publisher-1", "send invoke p1:1"),
-        event("publisher-2", "send invoke p1:1"),
-        event("consumer-1", "deliver ok p1:1"),
-    ):
-        recorder = Recorder(place / f"{process}.jsonl", msgspec.structs.replace(bare_header(process), mode=mode))
-        recorder.record(**fields)
-        if process == "publisher-1":
-            recorder.record(Op.SEND, Phase.OK, message="p1:1")
-        recorder.close()
-
-    assert expected == undelivered(place)
 
 
 def test_a_message_with_a_time_to_live_is_not_owed(place):
