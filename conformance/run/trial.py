@@ -227,12 +227,14 @@ class TrialPlayer:
     def _looks_again(self) -> bool:
         """Whether an absence counts against the broker: not in a control, or in a script with one drain.
 
-        A broker that sends settled messages owes none of those that were on their way when their consumer died.
+        A broker that sends settled messages owes none of those that were on their way when their consumer died, and
+        nothing of a queue that does not outlast it.
         """
         script = self.planned.script
+        promised = "mode no_ack" not in script.of_client and dict(script.queue).get("durable", True)
         if self.planned.arm != "subject" or script.steps[-2:] != SETTLE[-2:] or self._keeps_messages:
             return False
-        return "mode no_ack" not in script.of_client and script.id not in self.running.waited_in_vain
+        return bool(promised) and script.id not in self.running.waited_in_vain
 
     def _look_again(self, waits: dict[str, object]) -> None:
         """After a silent drain, if messages are owed, drain until silence for the liveness bound.

@@ -101,6 +101,13 @@ def test_what_is_sent_settled_is_not_waited_for(play, silences):
     assert ("", [SILENCE_S, SILENCE_S]) == (record.void, silences)
 
 
+def test_a_queue_that_does_not_outlast_the_broker_is_not_waited_for(play, silences):
+    record, folder = play(*KILLED, *SETTLE, queue=(("durable", False),))
+
+    assert ("", [0, 0]) == (record.void, drains(folder))
+    assert [SILENCE_S, SILENCE_S] == silences
+
+
 def test_a_script_with_one_drain_is_left_alone(play):
     """It concludes nothing from an absence."""
     record, folder = play(Publish(20, window=10), Drain())
