@@ -168,7 +168,8 @@ def test_settings_are_printed_as_they_are_in_force(here):
     changed = [name for name in stock if stock[name] is not None and stock[name] != default[name]]
 
     assert [] != changed
-    assert [] == [name for name in changed if f"\n    {name}={stock[name]}" not in listing.listing()]
+    words = {name: str(stock[name]).lower() if isinstance(stock[name], bool) else stock[name] for name in changed}
+    assert [] == [name for name, word in words.items() if f"\n    {name}={word}" not in listing.listing()]
 
 
 def followed(name):

@@ -118,6 +118,8 @@ def test_stock_artemis_has_some_keys_and_not_others() -> None:
         "last_value",
         "consumers_before_dispatch",
         "dispatch_delay_ms",
+        "deletes_queues_with_messages",
+        "queue_deletion_delay_ms",
     }
     assert settings.changed == {}
 

@@ -141,6 +141,7 @@ class Unconnected:
     """Enough of an `AmqpClientConnection` to attach links to."""
 
     name = "c"
+    greeting = ""
 
     def __init__(self, *about: object, **more: object) -> None:
         self.connection = proton.Connection()

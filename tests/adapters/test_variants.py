@@ -163,10 +163,10 @@ def test_a_queue_option_that_the_broker_has_not_is_refused(tmp_path: pathlib.Pat
 
 
 def test_what_an_adapter_has_no_words_for() -> None:
-    artemis = adapters.find("artemis")
+    classic = adapters.find("activemq")
 
-    assert "the adapter of artemis has no queue option max_length" == artemis.lacks("a queue with max_length")
-    assert "the adapter of artemis has no start.offer" == artemis.lacks("settings of any name")
+    assert "the adapter of activemq has no queue option max_length" == classic.lacks("a queue with max_length")
+    assert "the adapter of activemq has no start.offer" == classic.lacks("settings of any name")
     assert "" == REFERENCE.lacks("a queue with max_length") == REFERENCE.lacks("settings of any name")
 
 

@@ -194,6 +194,7 @@ class Unconnected:
     """Enough of an `AmqpClientConnection` to attach links to."""
 
     name = "c"
+    greeting = ""
 
     def __init__(self, *about, **more):
         pass

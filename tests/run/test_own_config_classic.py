@@ -105,7 +105,7 @@ def test_policies_are_read(tmp_path, parts, expected):
             '<networkConnectors><networkConnector uri="static:(tcp://other:61616)"/></networkConnectors>',
             "networkConnectors: a copy would connect to other brokers",
         ),
-        ('<bean class="com.example.Plugin"/>', "bean/@class: a class of your own"),
+        ('<bean class="com.example.Plugin"/>', "bean/@class (com.example.Plugin): a class of your own"),
     ],
 )
 def test_what_would_reach_others_is_refused(tmp_path, more, words):
