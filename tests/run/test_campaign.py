@@ -65,3 +65,16 @@ def test_a_broker_that_is_not_there_ends_a_run_before_its_first_trial(tmp_path):
         campaign.execute(prepared, campaign.Watcher())
     free.close()
     assert not (tmp_path / "run" / "trials").exists()
+
+
+@pytest.mark.parametrize(("trials", "said"), [(1, ["--trials 1"]), (2, ["--trials 2"]), (3, [])])
+def test_too_few_trials_are_named_before_the_first(tmp_path, monkeypatch, trials, said):
+    """Counter-example: a whole run of one trial each, and everything in it INCONCLUSIVE without a word before."""
+    prepared = campaign.prepare(campaign.Options("reference", trials=trials, out=tmp_path / "run"))
+    notes: list[str] = []
+    monkeypatch.setattr(campaign, "clients_of", lambda _: pytest.fail("the first trial is near"))
+    with pytest.raises(pytest.fail.Exception), campaign.session(prepared, campaign.Watcher(note=notes.append)):
+        pass
+    found = [note for note in notes if "HOLDS needs 3 faults" in note]
+
+    assert said == [note.partition(":")[0] for note in found]
