@@ -161,12 +161,12 @@ def undeclared(claim: Claim, run: RunRecord) -> str:
     return f"the broker's file does not declare {STORED} over {run.protocol}" if silent else ""
 
 
-def what_to_declare(run: RunRecord) -> str:
-    """Say how the owner of a file that is silent about `STORED` lets the judge decide a loss."""
+def what_to_declare(silent: str, run: RunRecord) -> str:
+    """Say how the owner of a file that is `silent` about `STORED` (`undeclared`) lets the judge decide a loss."""
     return (
-        f"The broker's file does not declare {STORED} over {run.protocol}. If its documentation says that a confirmed "
-        f"message is stored, add {STORED} to the capabilities of [protocols.{run.protocol}]. If the broker stores "
-        "nothing, describe the setting persistence: fixed, with the default false."
+        f"{silent[:1].upper()}{silent[1:]}. If its documentation says that a confirmed message is stored, add {STORED} "
+        f"to the capabilities of [protocols.{run.protocol}]. If the broker stores nothing, "
+        "describe the setting persistence: fixed, with the default false."
     )
 
 

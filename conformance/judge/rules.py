@@ -132,7 +132,7 @@ def _rule(one: Tally, evidence: ClaimEvidence, untried: Mapping[str, str]) -> Ru
     silent = applicable.undeclared(claim, run)
     may_fail = one.offended and claim.gets_verdict(run.required)
     if silent and may_fail and not required and why == f"{applicable.NOT_PROMISED}{silent}.":
-        return Ruling(Verdict.INCONCLUSIVE, f"{reasons.violated(one)} {applicable.what_to_declare(run)}")
+        return Ruling(Verdict.INCONCLUSIVE, f"{reasons.violated(one)} {applicable.what_to_declare(silent, run)}")
     if why and not required:
         return Ruling(Verdict.NOT_APPLICABLE, f"{why} {reasons.observed(one)}" if one.trials else why)
     seen_always = claim.always_judged and one.offended

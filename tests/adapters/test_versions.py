@@ -57,6 +57,13 @@ def test_the_version_in_the_greeting_of_a_broker(name: str, version: str, greeti
     assert versions.greeted_version_differs(file, "1.0", greeting).startswith(f"answered as version {version}, and ")
 
 
+def test_a_greeting_may_have_braces() -> None:
+    """A broker chooses the text: it is no format of ours."""
+    said = versions.greeted_version_differs(adapters.find("artemis").file, "1.0", "artemis 2.56.0 {0.x} {y}")
+
+    assert "in its greeting, 'artemis 2.56.0 {0.x} {y}'. Ask" in said
+
+
 def test_a_broker_without_a_greeting_has_no_other_version() -> None:
     assert "" == versions.greeted_version_differs(adapters.find("artemis").file, "2.56.0", "")
 

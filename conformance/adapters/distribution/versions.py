@@ -67,13 +67,14 @@ def logged_version(file: BrokerFile, log: str) -> str:
 
 def version_differs(file: BrokerFile, asked: str, log: str) -> str:
     """Describe how the version in the log differs from the one asked for; empty if it does not."""
-    return _differs(file, asked, logged_version(file, log), "version.logged finds {} in the log of its start")
+    found = logged_version(file, log)
+    return _differs(file, asked, found, f"version.logged finds {found} in the log of its start")
 
 
 def greeted_version_differs(file: BrokerFile, asked: str, greeting: str) -> str:
     """Describe how the version in the greeting of an external broker differs from the one asked for, or the default."""
-    words = f"version.greeted finds {{}} in its greeting, {greeting!r}"
-    return _differs(file, asked, _found(file.version.greeted, greeting), words)
+    found = _found(file.version.greeted, greeting)
+    return _differs(file, asked, found, f"version.greeted finds {found} in its greeting, {greeting!r}")
 
 
 def _differs(file: BrokerFile, asked: str, found: str, where: str) -> str:
@@ -81,7 +82,7 @@ def _differs(file: BrokerFile, asked: str, found: str, where: str) -> str:
     if not found or asked == found or asked.startswith(f"{found}-"):
         return ""
     return (
-        f"answered as version {found}, and version {asked} was asked for: {where.format(found)}. Ask for the version "
+        f"answered as version {found}, and version {asked} was asked for: {where}. Ask for the version "
         f"that runs ({file.name}@{found}), or let {asked} run"
     )
 
