@@ -78,7 +78,7 @@ messages AS (
     bool_or(op = $send AND phase = $invoke AND durable IS TRUE) AS durable,
     bool_or(op = $send AND phase = $invoke AND txn IS NOT NULL) AS posted,
     bool_or(op = $send AND phase = $ok AND txn IS NULL) AS accepted,
-    bool_or(op = $send AND phase = $fail) AS refused,
+    coalesce(arg_min(phase, at_ns) FILTER (op = $send AND phase IN ($ok, $fail)) = $fail, false) AS refused,
     bool_or(op = $commit AND phase = $ok) AS committed,
     bool_or(op = $nack AND phase = $invoke) AS given_back,
     bool_or(op = $drain AND phase = $info) AS set_aside,
@@ -94,6 +94,7 @@ messages AS (
     coalesce(bit_or(1::BIGINT << number::BIGINT) FILTER (drained), 0) AS drains,
     max(at_ns) FILTER (handed OR drained) AS last_at,
     max(at_ns) FILTER ((handed OR drained) AND epoch = first_epoch) AS early_at,
+    max(epoch) FILTER (handed OR drained) AS last_epoch,
     min(sequence) FILTER ((handed OR drained) AND process = first_process) AS first_place,
     max(sequence) FILTER ((handed OR drained) AND process = first_process) AS last_place
   FROM e JOIN trials USING (trial) WHERE n IS NOT NULL GROUP BY trial, producer, n
@@ -115,8 +116,10 @@ judged AS (
     applies_overtaken AND NOT ack_failed AS applies_delivered_twice,
     last_at > acked_at OR drained > bit_count(drains) OR handed > consumers AND apart < 63
       OR bit_count(drains) > 1 AND drains & -drains & silent <> 0 AS offends_delivered_twice,
-    ack_epoch = first_epoch AS applies_delivered_after_acknowledgement,
-    early_at > acked_at AS offends_delivered_after_acknowledgement
+    acked_at IS NOT NULL AS applies_delivered_after_acknowledgement,
+    NOT ack_failed AND (accepted OR posted OR NOT refused)
+      AND (ack_epoch = first_epoch AND early_at > acked_at OR ack_epoch = last_epoch AND last_at > acked_at)
+      AS offends_delivered_after_acknowledgement
   FROM messages LEFT JOIN (FROM waiting SELECT trial, producer, n, true AS in_queue WHERE place <= depth)
     USING (trial, producer, n)
 )
@@ -185,6 +188,10 @@ def _on(op: Op, phase: Phase) -> pl.Expr:
     return (pl.col("op") == OP_CODE[op]) & (pl.col("phase") == PHASE_CODE[phase])
 
 
+_OUTCOME = _on(Op.SEND, Phase.OK) | _on(Op.SEND, Phase.FAIL)
+_FAILED = PHASE_CODE[Phase.FAIL]
+
+
 def _bit(place: pl.Expr) -> pl.Expr:
     return pl.lit(2, pl.Int64).pow(place.cast(pl.Int64))
 
@@ -235,7 +242,9 @@ def _polars_messages(events: pl.LazyFrame) -> pl.LazyFrame:
         durable=(_on(Op.SEND, Phase.INVOKE) & pl.col("durable").fill_null(value=False)).any(),
         posted=(_on(Op.SEND, Phase.INVOKE) & in_transaction).any(),
         accepted=(_on(Op.SEND, Phase.OK) & ~in_transaction).any(),
-        refused=_on(Op.SEND, Phase.FAIL).any(),
+        refused=(
+            pl.col("phase").filter(_OUTCOME).sort_by(pl.col("at_ns").filter(_OUTCOME)).first() == _FAILED
+        ).fill_null(value=False),
         committed=_on(Op.COMMIT, Phase.OK).any(),
         given_back=_on(Op.NACK, Phase.INVOKE).any(),
         set_aside=_on(Op.DRAIN, Phase.INFO).any(),
@@ -251,6 +260,7 @@ def _polars_messages(events: pl.LazyFrame) -> pl.LazyFrame:
         drains=pl.col("drain").filter("drained").bitwise_or().fill_null(0),
         last_at=pl.col("at_ns").filter(_RECEIVED).max(),
         early_at=pl.col("at_ns").filter(_RECEIVED & (pl.col("epoch") == pl.col("first_epoch"))).max(),
+        last_epoch=pl.col("epoch").filter(_RECEIVED).max(),
         first_place=pl.col("sequence").filter(at_first).min(),
         last_place=pl.col("sequence").filter(at_first).max(),
     )
@@ -288,7 +298,12 @@ def _polars_judged(messages: pl.LazyFrame) -> pl.LazyFrame:
             | (col("drained") > drains)
             | ((col("handed") > col("consumers").bitwise_count_ones()) & (col("apart") < 63))
             | ((drains > 1) & (first_drain & col("silent") != 0)),
-            applies_delivered_after_acknowledgement=col("ack_epoch") == col("first_epoch"),
-            offends_delivered_after_acknowledgement=col("early_at") > col("acked_at"),
+            applies_delivered_after_acknowledgement=col("acked_at").is_not_null(),
+            offends_delivered_after_acknowledgement=~col("ack_failed")
+            & (col("accepted") | col("posted") | ~col("refused"))
+            & (
+                ((col("ack_epoch") == col("first_epoch")) & (col("early_at") > col("acked_at")))
+                | ((col("ack_epoch") == col("last_epoch")) & (col("last_at") > col("acked_at")))
+            ),
         )
     )

@@ -37,6 +37,24 @@ DELIVERIES = """
 0 0 an acknowledgement without an answer promises nothing: kept 1, handed 1, ack_sent 1, crashed, settled 1 epoch=1
 1 0 again only after a restart is not again in the same run: kept 1, took 1, killed consumer-1, settled 1 epoch=2
 
+[returned_after_close]
+2 1 acknowledged without an answer by a client that closed, and delivered again: kept 1 2, handed 1 2, ack_sent 1 2,
+    settled 2 epoch=1
+1 0 acknowledged without an answer before a restart that brings it again: kept 1, handed 1, ack_sent 1, settled 1
+0 0 acknowledged without an answer by a client that was killed: kept 1, handed 1, ack_sent 1, crashed, settled 1 epoch=1
+0 0 acknowledged without an answer while the broker was killed: kept 1, handed 1, ack_sent 1, killed consumer-1, settled 1
+1 0 acknowledged without an answer, given back later: kept 1, handed 1, ack_sent 1, given_back 1, settled 1 epoch=1
+0 0 acknowledged in a transaction that stays open: kept 1, acked_in t1 1, settled 1 epoch=1
+
+[set_aside_early]
+1 1 a message that no consumer had is set aside: kept 1 2, settled 2 epoch=1, set_aside 1
+1 1 an unacknowledged delivery is set aside: kept 1, handed 1, crashed, settled epoch=1, set_aside 1
+0 0 an expired message is set aside: kept 1 lives=5, pause 9, settled epoch=1, set_aside 1
+1 0 a message that its consumer gave back is set aside: kept 1, handed 1, given_back 1 failed, settled epoch=1, set_aside 1
+1 0 an acknowledged message is set aside: kept 1, took 1, settled epoch=1, set_aside 1
+1 0 a copy of a message that came is set aside: kept 1, settled 1 epoch=1, set_aside 1
+0 0 a message that was not confirmed is set aside: sent 1, settled epoch=1, set_aside 1
+
 [delivered_after_restart]
 2 1 delivered again after a restart: kept 1 2, took 1 2, killed consumer-1, settled 2 epoch=2
 1 1 again after a kill, beside one whose acknowledgement was in flight: kept 1 2 p2:1, took 1, handed 2, handed p2:1 consumer=2,
@@ -169,9 +187,9 @@ DELIVERIES = """
 1 0 undeliverable here and given to another: handed 1, given_back 1 undeliverable, handed 1 consumer=2
 
 [rejected_again]
-2 1 rejected and delivered again: handed 1, given_back 1 rejected, handed 2, given_back 2 rejected, came 1 epoch=1
-1 0 rejected and discarded: handed 1, given_back 1 rejected, settled epoch=1
-0 0 released and delivered again: handed 1, given_back 1, came 1 epoch=1
+2 1 rejected and delivered again: kept 1 2, handed 1, given_back 1 rejected, handed 2, given_back 2 rejected, came 1 epoch=1
+1 0 rejected and discarded: kept 1, handed 1, given_back 1 rejected, settled epoch=1
+0 0 released and delivered again: kept 1, handed 1, given_back 1, came 1 epoch=1
 
 [refused_again]
 2 1 refused and delivered again: handed 1, given_back 1 failed, handed 2, given_back 2 rejected, handed 1 consumer=2

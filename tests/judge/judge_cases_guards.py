@@ -115,7 +115,7 @@ GUARDS = """
 0 0 received, by covered wrongly: took 1, kept 2, settled 3
 
 [delivered_after_acknowledgement]
-0 0 acknowledged after a restart, and then delivered: kept 1, handed 1, killed consumer-1,
+1 1 acknowledged after a restart, and then delivered by the same run: kept 1, handed 1, killed consumer-1,
     of consumer-1 ACK INVOKE p1:1 epoch=2, of consumer-1 ACK OK p1:1 epoch=2, came 1
 
 [delivered_twice]

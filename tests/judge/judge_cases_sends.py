@@ -18,7 +18,7 @@ SENDS = """
 1 1 an answer read after the kill counts as confirmed: sent 1, killed, confirmed 1, settled
 0 0 a send without an answer is never lost: sent 1, killed, no_answer 1, settled
 0 0 a refused send is never lost: sent 1, refused 1, killed, settled
-0 0 a send accepted and then refused is not called lost: kept 1, refused 1, killed, settled
+1 1 a send accepted and then refused is lost, because the first outcome counts: kept 1, refused 1, killed, settled
 0 0 a message that was not durable is not lost: sent 1 durable=False, confirmed 1, killed, settled
 0 0 one drain decides nothing: kept 1, killed, silent 1
 1 1 a message that one depth counted, and that neither a drain nor the next depth knows, is lost: kept 1, killed,

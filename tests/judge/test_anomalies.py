@@ -265,7 +265,7 @@ def test_only_a_fault_that_took_effect_is_effective(facts):
 
 
 @pytest.mark.parametrize(
-    ("name", "missed"), [("watched", 2), ("other run watched", 0), ("watched and refused", 0), ("unwatched", 0)]
+    ("name", "missed"), [("watched", 2), ("other run watched", 0), ("watched and refused", 1), ("unwatched", 0)]
 )
 def test_answered_and_never_seen_being_written(facts, name, missed):
     assert missed == facts[name].missed("confirmed_before_sync")

@@ -204,7 +204,7 @@ def test_one_partition_or_many(session, tmp_path, monkeypatch):
     ("used", "sorts"),
     [
         (relations.EVERY, 11),
-        ([("lost", "confirmed_in_window")], 3),
+        ([("lost", "confirmed_in_window")], 5),
         ([("confirmed_before_sync", "sync_held")], 2),
         ([("waited_for_timer", "third_sent"), ("answered_late", "less_sent")], 2),
         ([("immediate_waited", "asked_immediately")], 2),
@@ -214,7 +214,7 @@ def test_one_partition_or_many(session, tmp_path, monkeypatch):
 def test_the_plan_is_linear(session, tmp_path, used, sorts):
     """One scan, no join, no union; a sort serves every window above it, and the plan has no unused column.
 
-    Only what is lost is also sorted by queues and by what a queue owes; and only all checks together by process, by
+    The fate of a message is also sorted by process, by queue and by what a queue owes; and only all checks together by
     what an answer covers, and by the order of deliveries.
     """
     assert (1, sorts, 0, 0, 0) == operators(session, tmp_path, used)

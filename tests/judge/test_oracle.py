@@ -78,7 +78,11 @@ committed AS (SELECT * FROM discharge WHERE op = $commit AND phase = $ok),
 rolled_back AS (SELECT * FROM discharge WHERE op = $rollback AND phase = $ok),
 accepted AS (SELECT DISTINCT trial, producer, n FROM e WHERE op = $send AND phase = $ok
              EXCEPT SELECT trial, producer, n FROM posted),
-refused AS (SELECT DISTINCT trial, producer, n FROM e WHERE op = $send AND phase = $fail),
+refused AS (SELECT trial, producer, n FROM e WHERE op = $send AND phase IN ($ok, $fail)
+            GROUP BY ALL HAVING arg_min(phase, at_ns) = $fail
+            UNION SELECT p.trial, p.producer, p.n FROM posted p JOIN e USING (trial, producer, n)
+            WHERE e.op = $send AND e.phase = $fail),
+unwanted AS (SELECT * FROM refused EXCEPT SELECT * FROM accepted),
 given AS (SELECT trial, producer, n, at_ns, epoch, op, number FROM e
           WHERE op IN ($deliver, $drain) AND phase = $ok AND n IS NOT NULL),
 asked AS (SELECT trial, producer, n, at_ns, txn FROM e WHERE op = $ack AND phase = $invoke),
@@ -109,10 +113,12 @@ in_queue AS (SELECT trial, producer, n FROM ranked JOIN depth USING (trial) ANTI
 lost AS (SELECT * FROM accepted INTERSECT SELECT * FROM durable EXCEPT SELECT * FROM refused
          EXCEPT SELECT trial, producer, n FROM given EXCEPT SELECT * FROM in_queue),
 gone AS (SELECT trial, producer, n FROM given WHERE op = $deliver INTERSECT SELECT * FROM durable
+         INTERSECT (SELECT * FROM sure EXCEPT SELECT * FROM refused)
          EXCEPT SELECT trial, producer, n FROM asked
          EXCEPT SELECT trial, producer, n FROM given WHERE op = $drain),
 again AS (SELECT DISTINCT a.trial, a.producer, a.n FROM settled_acks a JOIN given g
-          ON (a.trial, a.producer, a.n) = (g.trial, g.producer, g.n) AND g.at_ns > a.at_ns AND g.epoch = a.epoch),
+          ON (a.trial, a.producer, a.n) = (g.trial, g.producer, g.n) AND g.at_ns > a.at_ns AND g.epoch = a.epoch
+          EXCEPT SELECT * FROM unwanted),
 absent AS (SELECT * FROM durable EXCEPT SELECT * FROM refused EXCEPT SELECT trial, producer, n FROM given),
 lost_committed AS (SELECT DISTINCT trial, producer, n FROM posted SEMI JOIN committed USING (trial, process, txn)
                    SEMI JOIN absent USING (trial, producer, n)),
@@ -123,7 +129,7 @@ undischarged AS (SELECT trial, producer, n FROM retired
                  EXCEPT SELECT trial, producer, n FROM retired SEMI JOIN discharge USING (trial, process, txn)),
 undischarged_gone AS (SELECT * FROM undischarged INTERSECT SELECT * FROM durable
                       EXCEPT SELECT g.trial, g.producer, g.n FROM given g JOIN asked a USING (trial, producer, n)
-                      WHERE g.at_ns > a.at_ns),
+                      GROUP BY ALL HAVING max(g.at_ns) > max(a.at_ns)),
 taken_twice AS (SELECT r.trial, r.producer, r.n FROM retired r JOIN committed c USING (trial, process, txn)
                 JOIN given g ON (r.trial, r.producer, r.n) = (g.trial, g.producer, g.n)
                 AND g.at_ns > c.at_ns AND (g.epoch, c.epoch) = (1, 1)),

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from conformance.judge.anomalies.fates import is_fate
 from conformance.judge.anomalies.model import Anomaly, UndrainedAnomaly
+
+OWED = "(confirmed OR committed) AND durable"
 
 REFUSALS = (
     Anomaly(
         "released_gone",
         "A released message did not come again.",
-        applies="refused_as = 'released' AND durable AND settled",
-        offends="received_last_at <= refused_at",
+        applies=f"released AND {OWED} AND settled",
+        offends=is_fate("released_gone"),
         words="released messages are gone",
     ),
     Anomaly(
         "failed_gone",
         "A message that its consumer gave back as failed did not come again.",
-        applies="refused_as = 'failed' AND durable AND settled",
-        offends="received_last_at <= refused_at",
+        applies=f"failed AND {OWED} AND settled",
+        offends=is_fate("failed_gone"),
         words="messages given back as failed are gone",
     ),
     Anomaly(
@@ -57,6 +60,17 @@ REFUSALS = (
         offends="NOT coalesce(next_marked, true)",
         words="failed messages that came again without the redelivered mark",
     ),
+    Anomaly(
+        "set_aside_early",
+        """A confirmed message is in a dead-letter or expiry queue, and neither its consumers nor its age explain it.
+
+        Its time to live was not over, no consumer gave it back, and none acknowledged it. An attempt limit that its
+        deliveries may have reached excuses it.
+        """,
+        applies=f"{OWED} AND set_aside AND NOT expired",
+        offends=is_fate("set_aside_early"),
+        words="messages set aside were neither expired nor given back",
+    ),
     UndrainedAnomaly(
         "delivered_expired",
         """A consumer that attached when the time to live of a message was over received it.
@@ -78,7 +92,7 @@ REFUSALS = (
         "rejected_again",
         "A rejected message was delivered again.",
         applies="refused_as = 'rejected'",
-        offends="received_last_at > refused_at",
+        offends=is_fate("rejected_again"),
         words="rejected messages delivered again from their queue",
     ),
     Anomaly(
@@ -111,8 +125,8 @@ DELIVERIES = (
 
         Decided only if the queue was settled after the death of its consumer.
         """,
-        applies="handed > 0 AND ack_sent_at IS NULL AND refused_at IS NULL AND durable AND settled",
-        offends="redelivered = 0",
+        applies=f"handed > 0 AND ack_sent_at IS NULL AND refused_at IS NULL AND {OWED} AND settled",
+        offends=is_fate("gone"),
         words="delivered and unacknowledged messages are gone",
         order="handed_at",
     ),
@@ -147,8 +161,8 @@ DELIVERIES = (
 
         `delivered_after_restart` is about the time after a restart.
         """,
-        applies="acked_at IS NOT NULL AND ack_epoch = first_epoch",
-        offends="early_received_at > acked_at",
+        applies="acked_at IS NOT NULL",
+        offends=is_fate("delivered_after_acknowledgement"),
         words="messages with a confirmed acknowledgement were delivered again",
     ),
     Anomaly(
@@ -180,10 +194,21 @@ DELIVERIES = (
         words="acknowledgements of delivered messages were refused",
     ),
     Anomaly(
+        "returned_after_close",
+        """The same run of the broker delivered a message again although its client had acknowledged it and closed.
+
+        The acknowledgement has no answer, but the broker had read it: it answered the close that followed. No fault
+        came before that.
+        """,
+        applies="ack_closed AND acked_at IS NULL AND ack_txn IS NULL",
+        offends=is_fate("returned_after_close"),
+        words="messages acknowledged before an orderly close were delivered again",
+    ),
+    Anomaly(
         "delivered_after_restart",
         "A message came again after a restart although its acknowledgement had been confirmed before.",
         applies="acked_at IS NOT NULL",
-        offends="last_epoch > ack_epoch",
+        offends=is_fate("delivered_after_restart"),
         words="messages with a confirmed acknowledgement were delivered again after the restart",
     ),
     Anomaly(

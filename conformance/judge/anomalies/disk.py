@@ -68,7 +68,8 @@ DISK = (
     DiskAnomaly(
         "confirmed_though_sync_failed",
         "The broker confirmed a persistent message although the write or the sync of its record had failed.",
-        applies="attempted AND send_txn IS NULL AND durable AND NOT refused AND sync_failed_at IS NOT NULL AND seen",
+        applies="attempted AND send_txn IS NULL AND durable AND (confirmed OR NOT refused)"
+        " AND sync_failed_at IS NOT NULL AND seen",
         offends=_in_vain("confirmed_at", "sync_failed_at", "written_last_at", "synced_at"),
         words="persistent messages whose record could not be stored were confirmed",
     ),

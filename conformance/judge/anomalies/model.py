@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 from conformance.claims import Evidence
+from conformance.judge.anomalies import fates
 
 _COLUMNS: Mapping[Evidence, str] = {
     "absence": "settled|settled_anywhere|accounted",
@@ -59,7 +60,9 @@ class Anomaly:
         return self.at_disk or self.name == "not_recovered"
 
     def rests_on(self, kinds: Iterable[Evidence]) -> bool:
-        return any(re.search(rf"\b({_COLUMNS[kind]})\b", f"{self.applies} {self.offends}") for kind in kinds)
+        return bool(fates.EVIDENCE.get(self.name, frozenset()) & set(kinds)) or any(
+            re.search(rf"\b({_COLUMNS[kind]})\b", f"{self.applies} {self.offends}") for kind in kinds
+        )
 
 
 UndrainedAnomaly = functools.partial(Anomaly, drained=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from conformance.judge.anomalies.fates import is_fate
 from conformance.judge.anomalies.model import Anomaly, UndrainedAnomaly
 
 KEPT = "confirmed AND durable AND settled"
@@ -16,7 +17,7 @@ SENDS = (
         only the others are lost.
         """,
         applies="confirmed AND durable AND accounted",
-        offends="received = 0 AND NOT left_in_queue",
+        offends=is_fate("lost"),
         words="confirmed messages lost",
         order="confirmed_at",
     ),
@@ -135,7 +136,7 @@ SENDS = (
         Other anomalies are about a message that was also accepted, or was sent in a transaction.
         """,
         applies="refused AND NOT accepted AND send_txn IS NULL",
-        offends="received > 0",
+        offends=is_fate("refused_delivered"),
         words="refused sends were received",
     ),
     UndrainedAnomaly(
@@ -158,7 +159,7 @@ TRANSACTIONS = (
         Decided only if the queue was settled after the last fault.
         """,
         applies=COMMITTED,
-        offends="received = 0",
+        offends=is_fate("lost_committed"),
         words="committed messages lost",
         order="committed_at",
     ),
@@ -220,21 +221,21 @@ TRANSACTIONS = (
         "available_early",
         "A client received a message of a transaction before the request to commit, or after the rollback.",
         applies="in_transaction",
-        offends="received_at < commit_asked_at OR (received > 0 AND commit_asked_at IS NULL AND discharged)",
+        offends=is_fate("available_early"),
         words="messages of transactions were received before the commit or after the rollback",
     ),
     Anomaly(
         "available_undischarged",
         "A client received a message of a transaction without a request to commit.",
         applies="in_transaction AND NOT discharged",
-        offends="received > 0",
+        offends=is_fate("available_undischarged"),
         words="messages of undischarged transactions were received",
     ),
     Anomaly(
         "undischarged_gone",
         "A message that was acknowledged in a transaction without a commit or rollback did not come again.",
         applies="ack_txn IS NOT NULL AND NOT of_two_transactions AND NOT discharged AND durable AND settled",
-        offends="received_last_at <= ack_sent_at",
+        offends=is_fate("undischarged_gone"),
         words="messages acknowledged in an undischarged transaction are gone",
     ),
     Anomaly(
@@ -246,8 +247,7 @@ TRANSACTIONS = (
         """,
         applies="ack_txn IS NOT NULL AND NOT of_two_transactions AND durable AND settled"
         " AND (committed_at IS NOT NULL OR (rolled_back_at IS NOT NULL AND commit_asked_at IS NULL))",
-        offends="coalesce(commit_epoch = first_epoch AND early_received_at > committed_at, false)"
-        " OR (commit_asked_at IS NULL AND received_last_at <= rolled_back_at)",
+        offends=is_fate("transacted_acknowledgement"),
         words="messages acknowledged in transactions came again after a commit, or are gone after a rollback",
     ),
     UndrainedAnomaly(

@@ -184,6 +184,7 @@ PART_WINDOWS: Mapping[str, str] = {
     "last_ack_at": f"max(part_acked) {_OF_PROCESS}",
     "last_answered_at": f"max(part_answered) {_OF_PROCESS}",
     # The first process that received any message.
+    "process_ended_at": f"max(part_ended) {_OF_PROCESS}",
     "process_received_at": f"min(part_received) {_OF_PROCESS}",
     "process_received_last_at": f"max(part_received_last) {_OF_PROCESS}",
     "trial_received_at": f"min(part_received) {_OF_TRIAL}",
@@ -233,6 +234,7 @@ MESSAGE: Mapping[str, str] = {
     "accepted": "bool_or(accepts)",
     "refused": "bool_or(refuses)",
     "refused_outside": "bool_or(refuses_outside)",
+    "send_refused_at": "min(at_ns) FILTER (WHERE refuses)",
     "confirmed_at": "min(at_ns) FILTER (WHERE accepts)",
     # A refusal without a detail means rejected. Smallest counter-example to counting events: one outcome that is
     # reported twice.
@@ -291,6 +293,10 @@ MESSAGE: Mapping[str, str] = {
     "processed_at": "min(at_ns) FILTER (WHERE processed)",
     "refused_at": "min(at_ns) FILTER (WHERE nacks)",
     "refused_as": "min_by(detail, at_ns) FILTER (WHERE nacks)",
+    "gave_back_at": "max(at_ns) FILTER (WHERE nacks)",
+    "gave_back_as": "max_by(detail, at_ns) FILTER (WHERE nacks)",
+    "released": "coalesce(bool_or(nacks AND detail = 'released'), false)",
+    "failed": "coalesce(bool_or(nacks AND detail = 'failed'), false)",
     # The delivery before a refusal and the one after it, if the same consumer received both.
     "first_handed_count": "min_by(`count`, at_ns) FILTER (WHERE hands)",
     "next_count": "max_by(`count`, at_ns) FILTER (WHERE hands)",
@@ -335,6 +341,11 @@ MESSAGE: Mapping[str, str] = {
     "acked_at": "min(at_ns) FILTER (WHERE ack_settled)",
     "ack_epoch": "min(epoch) FILTER (WHERE ack_settled)",
     "ack_failed": "coalesce(bool_or(ack_fails), false)",
+    "ack_last_at": "max(at_ns) FILTER (WHERE acks)",
+    "ack_last_txn": "max_by(txn, at_ns) FILTER (WHERE acks)",
+    "ack_last_epoch": "max(epoch) FILTER (WHERE acks)",
+    # No fault was there until its client, which does not end before the broker has answered its close.
+    "ack_closed": "coalesce(bool_or(acks AND (epoch_fired_at IS NULL OR epoch_fired_at > process_ended_at)), false)",
     "flagged": "coalesce(bool_or(carries_flagged), false)",
     "unflagged": "coalesce(bool_or(carries_unflagged), false)",
     "carried": "count_if(carries_delivery)",
@@ -379,7 +390,11 @@ _UNDONE = "CASE WHEN ack_txn IS NULL THEN received = 0 ELSE coalesce(last_epoch 
 _OF_TWO = "(send_txn IS NOT NULL AND ack_txn IS NOT NULL)"
 _DONE_AT = "coalesce(confirmed_at, committed_at)"
 _COMMITTED = "(attempted AND send_txn IS NOT NULL AND committed_at IS NOT NULL AND NOT refused)"
-_CONFIRMED = "(accepted AND NOT refused AND send_txn IS NULL)"
+# The first outcome of a send counts; of one that was sent again, none does that another one contradicts.
+_CONFIRMED = (
+    "(accepted AND send_txn IS NULL"
+    " AND (NOT refused OR (sendings = 1 AND coalesce(confirmed_at < send_refused_at, false))))"
+)
 _OWED = (
     f"(({_CONFIRMED} OR {_COMMITTED}) AND redelivered = 0 AND ack_sent_at IS NULL AND refused_at IS NULL"
     " AND NOT set_aside AND NOT expired)"
@@ -466,6 +481,7 @@ DERIVED: Mapping[str, str] = {
     "accounted": f"{_ACCOUNTED} AND NOT set_aside AND NOT expired",
     "settled": f"{_SETTLED} AND NOT set_aside AND NOT expired",
     "settled_anywhere": _SETTLED,
+    "read_out": _ACCOUNTED,
     "still_brought": "(shiftright(brought_mask, last_drain) & 1L) = 1L",
     # The depth of the last drain counts it. A final depth of 0 counts none, even if an earlier one was higher.
     "left_in_queue": f"{_OWED} AND NOT {_SETTLED} AND owed_place <= coalesce(left_over, 0)",

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from conformance.history import Op
 from conformance.judge.anomalies import ANOMALIES, Anomaly
+from conformance.judge.anomalies.fates import FATE, ROWS, SEEN_AS
 from conformance.judge.input.packing import OP_CODE, SPARK_SCHEMA
 from conformance.judge.plan.columns import (
     COMPARED,
@@ -192,7 +193,8 @@ def _stages(
     exploded = _exploded(anomalies)
     counted = {**_per_failure(anomalies, exposures), **per_trial(anomalies, exposures)}
     of_event = {name: sql for name, (_, sql) in PART.items()}
-    stages = (EVENT, of_event, PART_WINDOWS, PART_AGAIN, EVENT_WINDOWS, MESSAGE, TRIAL_WINDOWS, DERIVED, COMPARED)
+    of_message = (MESSAGE, TRIAL_WINDOWS, DERIVED, COMPARED, ROWS, SEEN_AS, FATE)
+    stages = (EVENT, of_event, PART_WINDOWS, PART_AGAIN, EVENT_WINDOWS, *of_message)
     return _pruned(stages, [*PART_KEYS, *_TEXTS, *exploded.values(), *counted.values(), *more]), exploded, counted
 
 

@@ -1,0 +1,95 @@
+"""The table of fates has a cell for each pair of rows and each observation, and each row has a history that meets it."""
+
+import itertools
+
+import pytest
+from judge_histories import record, write
+from judge_words import history
+
+from conformance.judge.anomalies import ANOMALIES
+from conformance.judge.anomalies.fates import (
+    ALLOWED,
+    CELLS,
+    EVIDENCE,
+    FATES,
+    REQUIRED,
+    SENT,
+    TAKEN,
+    UNDECIDED,
+    Owed,
+    Seen,
+    is_fate,
+)
+from conformance.judge.input.packing import SPARK_SCHEMA, compact_all
+from conformance.judge.plan import relations
+from conformance.judge.spark import read_parquet
+
+NO_ANOMALY = {REQUIRED, ALLOWED, UNDECIDED}
+
+
+def test_every_cell_is_filled():
+    """With one letter each, in the order in which a message looks its own up."""
+    names = list(itertools.product([row.name for row in SENT], [row.name for row in TAKEN], Seen))
+    letters = {cell: is_fate(cell) for cell in set(FATES.values())}
+
+    assert names == list(FATES)
+    assert len(names) == len(CELLS)
+    assert set(FATES.values()) <= NO_ANOMALY | set(ANOMALIES)
+    assert len(letters) == len(set(letters.values()))
+    assert all(f"'{letter}'" in letters[cell] for letter, cell in zip(CELLS, FATES.values(), strict=True))
+
+
+def test_a_message_of_an_unknown_end_is_accused_of_no_absence():
+    for sent, taken in itertools.product(SENT, TAKEN):
+        cell = FATES[sent.name, taken.name, Seen.UNKNOWN]
+
+        assert cell in NO_ANOMALY or (sent.owed is Owed.ABSENT and taken is not TAKEN[0])
+
+
+def test_only_what_the_broker_owes_can_be_lost():
+    losses = {sent for (sent, _, seen), cell in FATES.items() if seen is Seen.NOWHERE and cell not in NO_ANOMALY}
+
+    assert {"confirmed", "committed"} == losses - {row.name for row in SENT if row.owed is Owed.ABSENT}
+
+
+def test_what_a_check_rests_on():
+    assert {"absence"} == EVIDENCE["lost"] == EVIDENCE["gone"] == EVIDENCE["set_aside_early"]
+    assert {"return"} == EVIDENCE["delivered_after_restart"] == EVIDENCE["returned_after_close"]
+    assert {"absence", "return"} == EVIDENCE["transacted_acknowledgement"]
+
+
+@pytest.fixture(scope="module")
+def met(session, tmp_path_factory):
+    """The row of `SENT` and of `TAKEN`, and the cell, of the first message of each row's own history."""
+    folder, trials = tmp_path_factory.mktemp("fates"), []
+    for row in (*SENT, *TAKEN):
+        about = record(trial=row.name, scenario="s")
+        trials.append((folder / str(len(trials)), write(folder / str(len(trials)), history(row.example), about)))
+    paths = [str(trial.parquet) for trial in compact_all(trials)]
+    events = read_parquet(session.spark, paths, SPARK_SCHEMA).coalesce(1)
+    more = ["sent_as", "taken_as", "seen_as"]
+    rows = relations.messages_of(events, [("lost", "sends")], more, few=True).where("is_message").select("trial", *more)
+    return {
+        row["trial"]: (SENT[row["sent_as"]], TAKEN[row["taken_as"]], Seen(row["seen_as"])) for row in rows.collect()
+    }
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("row", SENT, ids=lambda row: row.name)
+def test_the_example_of_a_publisher_shows_its_row(met, row):
+    sent, taken, seen = met[row.name]
+
+    assert row.name == sent.name
+    assert (row.anomaly or ALLOWED) == FATES[sent.name, taken.name, seen]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("row", TAKEN, ids=lambda row: row.name)
+def test_the_example_of_a_consumer_shows_its_row(met, row):
+    """And offends, if it can."""
+    sent, taken, seen = met[row.name]
+    anomalies = set(row.cells.values()) - NO_ANOMALY
+
+    assert row.name == taken.name
+    assert sent.owed is Owed.KEPT
+    assert FATES[sent.name, taken.name, seen] in ({"lost"} if row is TAKEN[0] else anomalies or NO_ANOMALY - {REQUIRED})
