@@ -23,8 +23,8 @@ from conformance.errors import CatalogueError, UsageError, matching
 
 Value = bool | int | str
 
-Evidence = Literal["absence", "return", "delay", "answer"]
-"""The evidence of a check: no delivery, one more delivery, a late delivery, or a send without an answer."""
+Evidence = Literal["absence", "return", "delay", "answer", "aside"]
+"""The evidence of a check: no delivery, one more, a late one, a send without an answer, or a message set aside."""
 
 
 class Kind(enum.StrEnum):

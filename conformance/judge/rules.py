@@ -170,8 +170,21 @@ def _in_force(run: RunRecord, asked: Mapping[str, Value] = MappingProxyType({}))
 
 
 def _policies(one: Tally, run: RunRecord) -> Iterator[tuple[Exclusion, str]]:
+    """Return the policies that may explain what the check rests on, in one of the trials at least."""
     asked = next((trial.settings for trial, _ in one.subject.valid if one.scenario.settings), {})
-    return ((exclusion, words) for exclusion, words in _in_force(run, asked) if one.anomaly.rests_on(exclusion.excuses))
+    values = {**run.settings, **asked}
+    for exclusion, words in _in_force(run, asked):
+        if one.anomaly.rests_on(exclusion.excuses) and _may_explain(exclusion, one, values):
+            yield exclusion, words
+
+
+def _may_explain(exclusion: Exclusion, one: Tally, values: Mapping[str, Value]) -> bool:
+    """Whether a message of a trial may have reached the measure of a policy: its age, or its deliveries.
+
+    Counter-example: a time to live of an hour explains nothing that was lost in a trial of ten seconds.
+    """
+    facts = one.subject.facts
+    return not facts or any(all(each.may_reach(name, values[name]) for name in exclusion.where) for each in facts)
 
 
 def _all_void(reason: str, one: Tally, run: RunRecord) -> Ruling:
@@ -180,7 +193,7 @@ def _all_void(reason: str, one: Tally, run: RunRecord) -> Ruling:
     Counter-examples: messages that expire after 500 ms never reach the consumer whose 120th delivery is the trigger;
     and Classic, as it is delivered, may remove no file of its journal as long as a trial lasts.
     """
-    if why := next((words for _, words in _in_force(run)), None):
+    if why := next((words for exclusion, words in _in_force(run) if exclusion.excuses != ("aside",)), None):
         return Ruling(Verdict.INCONCLUSIVE, f"{reasons.sentence(reason)} A policy may explain it: {why}.")
     if JOURNAL_WATCHED in one.scenario.needs and NOT_FIRED in reason:
         return Ruling(Verdict.INCONCLUSIVE, f"{reasons.sentence(reason)} The broker removed too few journal files.")
@@ -200,13 +213,19 @@ def _excused(ruling: Ruling, one: Tally, run: RunRecord) -> Ruling:
     why = next((words for exclusion, words in _policies(one, run) if exclusion.undecided), None)
     if why and one.claim.id in run.required:
         return _required(ruling, f"{why}.")
-    if not why and run.policies_unread and one.anomaly.rests_on(("absence",)):
+    if not why and run.policies_unread and one.anomaly.rests_on(("absence",)) and not _younger_are_gone(one):
         why = f"the policies of the queues could not be read ({run.policies_unread.rstrip('.')})"
     if not why:
         return ruling
     return dataclasses.replace(
         ruling, verdict=Verdict.INCONCLUSIVE, reason=f"{ruling.reason} A policy may explain it: {why}."
     )
+
+
+def _younger_are_gone(one: Tally) -> bool:
+    """Whether each loss left older messages of its trial: no age and no length of a queue explains that."""
+    name = one.anomaly.name
+    return all(each.part(name) in ("middle", "tail") for each in one.subject.facts if each.offences(name))
 
 
 def _without_client(claim: Claim, run: RunRecord) -> Ruling:

@@ -24,6 +24,7 @@ def facts(*, offends=None, applies=100, exposed=50, effective=FAULTS, **counts):
     found |= {f"epochs_{name}": int(exposed > 0) for name in EXPOSURES}  # one fault a trial
     found |= {name: None for name in columns if name.startswith("kept_")}
     found |= {"faults_effective": effective_mask(*effective), "hidden_at_disk": None}
+    found |= {"lasted_ns": 10_000_000_000, "most_deliveries": 3}
     found |= {"drains": 2, "was_settled": True, "was_bringing": False, "was_stuck": False, **counts}
     ends = {name: (5, 6) if ANOMALIES[name].order else (None, None) for name in offends or {}}
     failing = {name: Failing(n, (("q", 1, 7),), *ends[name]) for name, n in (offends or {}).items()}

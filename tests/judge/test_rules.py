@@ -1079,10 +1079,35 @@ def test_a_policy_that_a_script_asks_for_is_in_force(asked, expected):
     one = types.SimpleNamespace(
         anomaly=ANOMALIES["given_back_nowhere"],
         scenario=types.SimpleNamespace(settings=asked),
-        subject=types.SimpleNamespace(valid=((trial, None),)),
+        subject=types.SimpleNamespace(valid=((trial, None),), facts=[facts()]),
     )
 
     assert expected == len(list(rules._policies(one, RUN)))
+
+
+@pytest.mark.parametrize(
+    ("policy", "reached", "verdict"),
+    [
+        ({"message_ttl_ms": 5_000, "expiry_destination": ""}, {"lasted_ns": 4_999_999_999}, Verdict.VIOLATED),
+        ({"message_ttl_ms": 5_000, "expiry_destination": ""}, {"lasted_ns": 5_000_000_000}, Verdict.NOT_APPLICABLE),
+        ({"max_delivery_attempts": 4, "dead_letter_destination": ""}, {"most_deliveries": 3}, Verdict.VIOLATED),
+        ({"max_delivery_attempts": 4, "dead_letter_destination": ""}, {"most_deliveries": 4}, Verdict.NOT_APPLICABLE),
+    ],
+)
+def test_a_policy_excuses_only_what_can_have_reached_it(policy, reached, verdict):
+    """A time to live no younger message, and an attempt limit none that was delivered less often."""
+    lossy = [facts(offends=LOST, **reached)] * 3
+
+    assert verdict == rule("SOLCD-ACK-01", KILL, lossy, run=with_policy(**policy)).verdict
+
+
+@pytest.mark.parametrize(("kept", "verdict"), [((1, 4), Verdict.VIOLATED), ((9, 9), Verdict.INCONCLUSIVE)])
+def test_policies_that_could_not_be_read_explain_no_loss_of_younger_messages(kept, verdict):
+    """The lost ones are fifth and sixth: the first four are there, or only the ninth."""
+    run = msgspec.structs.replace(RUN, policies_unread="403 Forbidden")
+    lossy = [facts(offends=LOST, kept_first_lost=kept[0], kept_last_lost=kept[1])] * 3
+
+    assert verdict == rule("SOLCD-ACK-01", KILL, lossy, run=run).verdict
 
 
 def test_a_queue_whose_messages_stay_excuses_those_that_come_again():

@@ -280,7 +280,7 @@ FATES: Mapping[tuple[str, str, Seen], str] = MappingProxyType(
 EVIDENCE: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         name: frozenset(
-            "absence" if seen in (Seen.NOWHERE, Seen.ASIDE) else "return"
+            {Seen.NOWHERE: "absence", Seen.ASIDE: "aside"}.get(seen, "return")
             for (_, taken, seen), cell in FATES.items()
             if cell == name and not (taken == TAKEN[0].name and seen < Seen.ASIDE)
         )

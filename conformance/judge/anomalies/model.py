@@ -61,7 +61,9 @@ class Anomaly:
 
     def rests_on(self, kinds: Iterable[Evidence]) -> bool:
         return bool(fates.EVIDENCE.get(self.name, frozenset()) & set(kinds)) or any(
-            re.search(rf"\b({_COLUMNS[kind]})\b", f"{self.applies} {self.offends}") for kind in kinds
+            re.search(rf"\b({_COLUMNS[kind]})\b", f"{self.applies} {self.offends}")
+            for kind in kinds
+            if kind in _COLUMNS
         )
 
 

@@ -126,6 +126,8 @@ PART: Mapping[str, tuple[str, str]] = {
     "part_attached": ("max({})", "CASE WHEN limits THEN at_ns END"),
     "part_acked": ("max({})", "CASE WHEN acks THEN at_ns END"),
     "part_answered": ("max({})", "CASE WHEN ack_settled THEN at_ns END"),
+    "part_attachments": ("sum({})", f"CAST(limits AND role = {ROLES.index('consumer')} AS INT)"),
+    "part_consumers": ("max({})", f"CASE WHEN role = {ROLES.index('consumer')} THEN CAST(number AS INT) END"),
     "part_consumer_attached": ("max({})", f"CASE WHEN limits AND role = {ROLES.index('consumer')} THEN at_ns END"),
     "part_fired": ("min({})", "CASE WHEN fires THEN at_ns END"),
     "part_last_fired": ("max({})", "CASE WHEN fires THEN at_ns END"),
@@ -177,6 +179,8 @@ PART_WINDOWS: Mapping[str, str] = {
     "offered": f"sum(part_offers) {_OF_TRIAL}",
     "stuck_at": f"min(part_stuck) {_OF_TRIAL}",
     "last_drain": f"coalesce(max(part_drain) {_OF_TRIAL}, 0)",
+    # A connection can take each message once, unless it gives it back.
+    "connections": f"greatest(sum(part_attachments) {_OF_TRIAL}, coalesce(max(part_consumers) {_OF_TRIAL}, 0))",
     "first_drain_epoch": f"min(part_drain_epoch) {_OF_TRIAL}",
     "brought_mask": f"bit_or(part_brought) {_OF_TRIAL}",
     "limit": f"max(part_limit) {_OF_PROCESS}",
@@ -295,6 +299,7 @@ MESSAGE: Mapping[str, str] = {
     "refused_as": "min_by(detail, at_ns) FILTER (WHERE nacks)",
     "gave_back_at": "max(at_ns) FILTER (WHERE nacks)",
     "gave_back_as": "max_by(detail, at_ns) FILTER (WHERE nacks)",
+    "times_given_back": "count_if(nacks OR (acks AND txn IS NOT NULL))",
     "released": "coalesce(bool_or(nacks AND detail = 'released'), false)",
     "failed": "coalesce(bool_or(nacks AND detail = 'failed'), false)",
     # The delivery before a refusal and the one after it, if the same consumer received both.

@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from conformance.claims import Value
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.plan.columns import FAULTS
 from conformance.judge.plan.exposures import EXPOSURES
@@ -113,6 +114,14 @@ class TrialFacts:
     def stuck(self) -> bool:
         """Whether a drain ended with a depth above zero."""
         return bool(self.counts["was_stuck"])
+
+    def may_reach(self, policy: str, value: Value) -> bool:
+        """Whether a message may have reached the measure of a policy; one without a measure may explain anything."""
+        reached = {
+            "message_ttl_ms": int(self.counts["lasted_ns"]) / 1e6,
+            "max_delivery_attempts": int(self.counts["most_deliveries"]),
+        }
+        return policy not in reached or reached[policy] >= int(value)
 
     @property
     def unrecovered(self) -> str:

@@ -127,6 +127,8 @@ def per_trial(anomalies: Sequence[Anomaly], exposures: Mapping[str, ExposureRule
         "all_foreign": "sum(foreign_ids)",
         "trial_started_at": "min(started_at)",
         "trial_flush_ns": "max(flush_ns)",
+        "lasted_ns": "max(ended_at - started_at)",
+        "most_deliveries": "max(connections + last_drain + times_given_back)",
         "faults_effective": "max(effective)",
         "drains": "max(last_drain)",
         "was_settled": "max(settled)",
