@@ -246,10 +246,14 @@ class VerdictRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything a report needs. `self_checks` are rows about the suite's own sessions, apart from the broker's."""
+    """Everything a report needs. `self_checks` are rows about the suite's own sessions, apart from the broker's.
+
+    `account`: by the names of `anomalies.fates.ACCOUNT`, in which of them the confirmed messages of the subject ended.
+    """
 
     run: RunRecord
     rows: tuple[VerdictRow, ...]
     self_checks: tuple[VerdictRow, ...]
     trials: tuple[TrialRecord, ...]
     courses: tuple[Course, ...] = ()
+    account: dict[str, int] = {}

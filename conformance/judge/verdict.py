@@ -14,6 +14,7 @@ from conformance.claims import Catalogue
 from conformance.errors import JudgeError
 from conformance.history import Op, Phase, message_id, parse_message
 from conformance.judge import rules
+from conformance.judge.anomalies.fates import ACCOUNT
 from conformance.judge.input import buckets, folder
 from conformance.judge.input.packing import Compacted, compact_all
 from conformance.judge.plan import course, exposures, facts, groups, relations, timeline
@@ -76,8 +77,16 @@ def judge(
         rows=tuple(row for row in rows if not rules.is_self_check(row)),
         self_checks=tuple(row for row in rows if rules.is_self_check(row)),
         trials=tuple(evidence.trials),
+        account=_account(evidence),
         courses=tuple(filter(None, (remembered.courses.get(trial.record.trial) for trial in compacted))),
     )
+
+
+def _account(evidence: ClaimEvidence) -> dict[str, int]:
+    """Sum up where the confirmed messages of the subject's valid trials ended."""
+    subject = (trial.trial for trial in evidence.trials if trial.arm == "subject" and not trial.void)
+    counted = [evidence.facts[trial].counts for trial in subject if trial in evidence.facts]
+    return {name: sum(int(counts[f"all_{name}"]) for counts in counted) for name in ACCOUNT}
 
 
 def beside(job: Callable[[], Result], other: Callable[[], object]) -> Result:

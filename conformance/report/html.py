@@ -100,6 +100,7 @@ def page(
             doubts=model.doubts(judgement, catalogue, expected),
             questions=questions.lines(judgement, scenarios),
             sentence=questions.sentence(judgement),
+            account=questions.account(judgement),
             models=list(questions.MODELS),
             documents=documents(judgement, catalogue, scenarios, ours=False),
             self_checks=documents(judgement, catalogue, scenarios, ours=True),

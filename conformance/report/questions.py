@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from conformance.claims import Kind
+from conformance.judge.anomalies.fates import ACCOUNT
 from conformance.judge.reasons import count_faults
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.judge.rules import UNPLAYED
@@ -26,7 +27,8 @@ QUESTIONS: Mapping[str, frozenset[str]] = {
         """acknowledged_again acknowledged_before_sync acknowledgement_refused answered_acknowledgement
         came_otherwise_than_other covered_wrongly delivered_after_acknowledgement delivered_after_restart
         delivered_twice drained_twice not_exactly_one out_of_order_refused processed_again
-        processed_again_unlike_other refused_again rejected_again settled_again two_owners""".split()
+        processed_again_unlike_other refused_again rejected_again returned_after_close settled_again
+        two_owners""".split()
     ),
     "Are transactions whole?": frozenset(
         """available_early available_undischarged committed_before_sync committed_missing committed_though_sync_failed
@@ -48,8 +50,8 @@ QUESTIONS: Mapping[str, frozenset[str]] = {
         released_gone starved stuck undeliverable_again unmarked unselected""".split()
     ),
     "Does nothing leave silently?": frozenset(
-        """confirmed_nowhere expired_nowhere given_back_nowhere refusal_hidden refused_delivered unprocessed_gone
-        unsent_gone""".split()
+        """confirmed_nowhere expired_nowhere given_back_nowhere refusal_hidden refused_delivered set_aside_early
+        unprocessed_gone unsent_gone""".split()
     ),
 }
 """By question, the anomalies whose checks answer it. A test holds that each anomaly is in one of them."""
@@ -251,6 +253,19 @@ def sentence(judgement: Judgement) -> str:
     left = [f"if {name}" for name in _ENDS if not MODELS[name] & dict(tried).keys()]
     parts = [said, f"Not decided: {', '.join(left)}" if left else "", _queues(judgement, [*unsafe, *safe])]
     return " ".join(f"{part}." for part in parts if part)
+
+
+def account(judgement: Judgement) -> str:
+    """Say in which accounts the confirmed messages of the run ended, those of its controls left out; empty without one.
+
+    `Of 9 confirmed messages 7 were delivered and acknowledged, 1 is undecided and 0 unexplained.`
+    """
+    sums = judgement.account
+    if not (total := sum(sums.values())):
+        return ""
+    last = ("undecided", "unexplained")
+    found = [f"{sums.get(name, 0):,} {words}" for name, words in ACCOUNT.items() if sums.get(name) or name in last]
+    return f"Of {total:,} confirmed messages: {_listed(found)}."
 
 
 _KINDS = {"created": "queues that clients make by naming them", "subscribed": "durable subscriptions"}

@@ -55,7 +55,9 @@ def summary(
         parts += [_questions(judgement), Text(), *_claims(judgement, catalogue)]
     parts += [*_first_violation(answers, written), *_doubts(judgement, catalogue), *_course(judgement.run)]
     parts += [*_expected(expected), Text()]
-    parts += [_whole(questions.sentence(judgement))] if answers else []
+    parts += [
+        _whole(text) for text in (questions.sentence(judgement), questions.account(judgement)) if answers and text
+    ]
     parts += [_whole(model.headline(judgement, catalogue, expected), f"bold {tone}".strip())]
     parts += [_whole(ending)]
     parts += [_whole(f"{kind}: {path}") for kind, path in (written or {}).items() if kind in ("html", "json")]

@@ -41,6 +41,8 @@ DELIVERIES = """
 2 1 acknowledged without an answer by a client that closed, and delivered again: kept 1 2, handed 1 2, ack_sent 1 2,
     settled 2 epoch=1
 1 0 acknowledged without an answer before a restart that brings it again: kept 1, handed 1, ack_sent 1, settled 1
+0 0 acknowledged without an answer on a connection that was cut later: kept 1, handed 1, ack_sent 1, fired cut,
+    settled 1 epoch=1
 0 0 acknowledged without an answer by a client that was killed: kept 1, handed 1, ack_sent 1, crashed, settled 1 epoch=1
 0 0 acknowledged without an answer while the broker was killed: kept 1, handed 1, ack_sent 1, killed consumer-1, settled 1
 1 0 acknowledged without an answer, given back later: kept 1, handed 1, ack_sent 1, given_back 1, settled 1 epoch=1

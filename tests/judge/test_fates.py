@@ -8,6 +8,7 @@ from judge_words import history
 
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.anomalies.fates import (
+    ACCOUNT,
     ALLOWED,
     CELLS,
     EVIDENCE,
@@ -23,6 +24,7 @@ from conformance.judge.anomalies.fates import (
 from conformance.judge.input.packing import SPARK_SCHEMA, compact_all
 from conformance.judge.plan import relations
 from conformance.judge.spark import read_parquet
+from conformance.judge.verdict import collect_facts
 
 NO_ANOMALY = {REQUIRED, ALLOWED, UNDECIDED}
 
@@ -94,3 +96,27 @@ def test_the_example_of_a_consumer_shows_its_row(met, row):
     assert row.name == taken.name
     assert sent.owed is Owed.KEPT
     assert FATES[sent.name, taken.name, seen] in ({"lost"} if row is TAKEN[0] else anomalies or NO_ANOMALY - {REQUIRED})
+
+
+@pytest.mark.spark
+def test_the_account_adds_up(session, tmp_path):
+    """Each confirmed or committed message is in one account; the others are in none."""
+    text = (
+        "kept 1 2 3 4 5 6, kept 7 durable=False, kept 8 lives=5, put t1 9, committed t1, sent 10, sent 11, refused 11, "
+        "kept 12, handed 12, given_back 12 failed, took 1, handed 2, ack_sent 2, handed 3, pause 9, killed, settled 3 4, set_aside 5, set_aside 12"
+    )
+    about = record(trial="t", scenario="s")
+    trial = compact_all([(tmp_path, write(tmp_path, history(text), about))])
+    counts = collect_facts(session.spark, trial)["t"].counts
+
+    assert {
+        "delivered": 3,
+        "in_queue": 0,
+        "aside": 1,
+        "volatile": 1,
+        "expired": 1,
+        "in_doubt": 1,
+        "undecided": 0,
+        "unexplained": 3,
+    } == {name: counts[f"all_{name}"] for name in ACCOUNT}
+    assert 10 == sum(counts[f"all_{name}"] for name in ACCOUNT)

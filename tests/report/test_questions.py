@@ -185,3 +185,16 @@ def test_the_sentence_names_the_queues_that_it_speaks_of(trials, configuration, 
     rows = [lost("kill"), lost("kill", scenario="b", faults=0)]
 
     assert questions.sentence(judgement(*rows, trials=trials, configuration=configuration)).endswith(said)
+
+
+def test_the_account_of_a_run():
+    """Every account that has messages, and always those that nothing explains."""
+    found = msgspec.structs.replace(
+        judgement(), account={"delivered": 1200, "aside": 0, "expired": 3, "unexplained": 1}
+    )
+
+    assert (
+        "Of 1,204 confirmed messages: 1,200 delivered and acknowledged, 3 gone, and older than their time to live, "
+        "0 undecided and 1 unexplained."
+    ) == questions.account(found)
+    assert "" == questions.account(judgement())

@@ -197,8 +197,8 @@ DELIVERIES = (
         "returned_after_close",
         """The same run of the broker delivered a message again although its client had acknowledged it and closed.
 
-        The acknowledgement has no answer, but the broker had read it: it answered the close that followed. No fault
-        came before that.
+        The acknowledgement has no answer, but the broker had read it: it answered the close that followed. There was no
+        fault in that run of the broker.
         """,
         applies="ack_closed AND acked_at IS NULL AND ack_txn IS NULL",
         offends=is_fate("returned_after_close"),

@@ -294,6 +294,46 @@ CELLS = "".join(_CODES[cell] for cell in FATES.values())
 """The whole table as one text: a letter a cell, in the order of `FATES`."""
 
 
+ACCOUNT: Mapping[str, str] = MappingProxyType(
+    {
+        "delivered": "delivered and acknowledged",
+        "in_queue": "still in their queue",
+        "aside": "set aside in a dead-letter or expiry queue",
+        "volatile": "gone, and not persistent",
+        "expired": "gone, and older than their time to live",
+        "in_doubt": "gone after an acknowledgement without an answer, or a rejection",
+        "undecided": "undecided",
+        "unexplained": "unexplained",
+    }
+)
+"""The accounts in which each confirmed or committed message ends, one of them, with the words for it."""
+
+
+def account(sent: SentRow, taken: TakenRow, seen: Seen) -> str:
+    """Return the account of a confirmed or committed message; empty for any other."""
+    confirmed = sent.owed is Owed.KEPT or sent.name in _EXCUSED
+    cell = FATES[sent.name, taken.name, seen]
+    if not confirmed:
+        return ""
+    if cell not in (REQUIRED, ALLOWED, UNDECIDED):
+        return "unexplained"
+    if seen is Seen.COUNTED:
+        return "in_queue"
+    if seen is Seen.ASIDE:
+        return "aside"
+    if taken.cells.get(Seen.NOWHERE) == REQUIRED or seen in (Seen.AGAIN, Seen.RESTARTED):
+        return "delivered"
+    if seen is Seen.NOWHERE and taken.cells.get(Seen.NOWHERE) == ALLOWED:
+        return "in_doubt"
+    return _EXCUSED.get(sent.name, "undecided") if seen is Seen.NOWHERE and taken is TAKEN[0] else "undecided"
+
+
+_EXCUSED = {"not persistent": "volatile", "older than its time to live": "expired"}
+_LETTERS = dict(zip(ACCOUNT, "abcdefgh", strict=True))
+ACCOUNTS = "".join(_LETTERS.get(account(sent, taken, seen), "-") for sent in SENT for taken in TAKEN for seen in Seen)
+"""The account of each cell as one text, as `CELLS`."""
+
+
 def is_fate(*cells: str) -> str:
     """Return SQL: whether the message has one of these cells."""
     return f"fate IN ({', '.join(repr(_CODES[cell]) for cell in cells)})"
@@ -332,8 +372,12 @@ SEEN_AS: Mapping[str, str] = MappingProxyType(
     }
 )
 
+_PLACE = f"CAST(1 + (sent_as * {len(TAKEN)} + taken_as) * {len(Seen)} + seen_as AS INT)"
 FATE: Mapping[str, str] = MappingProxyType(
-    {
-        "fate": f"substr('{CELLS}', CAST(1 + (sent_as * {len(TAKEN)} + taken_as) * {len(Seen)} + seen_as AS INT), 1)",
-    }
+    {"fate": f"substr('{CELLS}', {_PLACE}, 1)", "ends_in": f"substr('{ACCOUNTS}', {_PLACE}, 1)"}
 )
+
+SUMS: Mapping[str, str] = MappingProxyType(
+    {f"all_{name}": f"count_if(is_message AND ends_in = '{letter}')" for name, letter in _LETTERS.items()}
+)
+"""Aggregates of a trial: the messages in each account."""

@@ -188,7 +188,6 @@ PART_WINDOWS: Mapping[str, str] = {
     "last_ack_at": f"max(part_acked) {_OF_PROCESS}",
     "last_answered_at": f"max(part_answered) {_OF_PROCESS}",
     # The first process that received any message.
-    "process_ended_at": f"max(part_ended) {_OF_PROCESS}",
     "process_received_at": f"min(part_received) {_OF_PROCESS}",
     "process_received_last_at": f"max(part_received_last) {_OF_PROCESS}",
     "trial_received_at": f"min(part_received) {_OF_TRIAL}",
@@ -349,8 +348,9 @@ MESSAGE: Mapping[str, str] = {
     "ack_last_at": "max(at_ns) FILTER (WHERE acks)",
     "ack_last_txn": "max_by(txn, at_ns) FILTER (WHERE acks)",
     "ack_last_epoch": "max(epoch) FILTER (WHERE acks)",
-    # No fault was there until its client, which does not end before the broker has answered its close.
-    "ack_closed": "coalesce(bool_or(acks AND (epoch_fired_at IS NULL OR epoch_fired_at > process_ended_at)), false)",
+    # Its client does not end before the broker has answered its close. Smallest counter-example to asking only whether
+    # the fault came after the last event of the client: it waits in vain on a connection that was cut.
+    "ack_closed": "coalesce(bool_or(acks AND epoch_fired_at IS NULL), false)",
     "flagged": "coalesce(bool_or(carries_flagged), false)",
     "unflagged": "coalesce(bool_or(carries_unflagged), false)",
     "carried": "count_if(carries_delivery)",

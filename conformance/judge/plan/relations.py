@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from conformance.history import Op
 from conformance.judge.anomalies import ANOMALIES, Anomaly
-from conformance.judge.anomalies.fates import FATE, ROWS, SEEN_AS
+from conformance.judge.anomalies.fates import FATE, ROWS, SEEN_AS, SUMS
 from conformance.judge.input.packing import OP_CODE, SPARK_SCHEMA
 from conformance.judge.plan.columns import (
     COMPARED,
@@ -121,6 +121,7 @@ def per_trial(anomalies: Sequence[Anomaly], exposures: Mapping[str, ExposureRule
             found[f"kept_first_{anomaly.name}"] = f"min({anomaly.order}) {kept}"
             found[f"kept_last_{anomaly.name}"] = f"max({anomaly.order}) {kept}"
     return found | {
+        **SUMS,
         "all_confirmed": "count_if(is_message AND durable AND (confirmed OR committed))",
         "all_late": "count_if(is_message AND late)",
         "all_set_aside": "count_if(is_message AND set_aside)",
