@@ -19,12 +19,13 @@ from conformance.adapters.container import docker, images
 from conformance.adapters.container.images import HOME, Recipe
 from conformance.adapters.distribution import debian, fetch, versions
 from conformance.adapters.external import broker as external
-from conformance.adapters.external.addresses import places, urls_by_protocol, with_management
+from conformance.adapters.external.addresses import examples, urls_by_protocol
+from conformance.adapters.external.rules import asked_by, complete_rules
 from conformance.adapters.file import settings
 from conformance.adapters.file.launch_tables import Artifact, External, Progress, read_external
 from conformance.adapters.file.model import LIAR, VARIANT, BrokerFile
 from conformance.adapters.file.placeholders import placeholders
-from conformance.adapters.file.reading import check_external, read_table
+from conformance.adapters.file.reading import read_table
 from conformance.adapters.file.settings import EffectiveSettings
 from conformance.adapters.interface import DOCKER, EXTERNAL, LAUNCHERS, NATIVE, Adapter, Broker, Options, QueueClient
 from conformance.adapters.launch import native
@@ -120,7 +121,7 @@ class FileAdapter:
             found = version or _default_version(file)
         else:
             found = _version(file, version, place.word)
-        owned = _asked_at(file.at(found), place.rules)
+        owned = asked_by(file.at(found), place.rules)
         return cls(file.name, found, place.word, owned, path, asked or file.name, place)
 
     @property
@@ -329,34 +330,18 @@ def _launcher(file: BrokerFile, asked: str | None, path: pathlib.Path) -> Launch
 def _external(file: BrokerFile, at: str, path: pathlib.Path) -> Launcher:
     base = file.external or External()
     if at.endswith(".toml"):
-        rules, here, where = base.under(read_external(pathlib.Path(at))), pathlib.Path(at).absolute().parent, at
+        said, here, where = read_external(pathlib.Path(at)), pathlib.Path(at).absolute().parent, at
     elif at or base.urls:
-        rules, here, where = base.under(External(urls={**base.urls, **urls_by_protocol(at)})), path.parent, file.name
+        said, here, where = External(urls={**base.urls, **urls_by_protocol(at)}), path.parent, file.name
     else:
         raise UsageError(
-            f"{file.name}:external: the address is missing: give {file.name}:external=amqp://HOST:PORT, or "
+            f"{file.name}:external: the address is missing: give {file.name}:external={examples(file)[0]}, or "
             "external=FILE.toml with its addresses and the commands for its faults"
         )
     try:
-        places(rules.urls, file)
-        rules = rules.model_copy(update={"urls": with_management(rules.urls, rules.management_port)})
-        if not (rules.declare or file.queues or rules.creates_queues or rules.queues):
-            raise UsageError(
-                "the file does not say how a queue is made: give "
-                'declare = { command = [..., "{queue}"], remove = [...] }, creates_queues = true, or '
-                'queues = ["existing", "others"], in a file: external=FILE.toml (see docs/external-brokers.md)'
-            )
-        check_external(file, rules)
+        return Launcher(EXTERNAL, at, rules=complete_rules(file, said), here=here)
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from error
-    return Launcher(EXTERNAL, at, rules=rules, here=here)
-
-
-def _asked_at(file: BrokerFile, rules: External | None) -> BrokerFile:
-    """The file with the ways by which the owner of an external broker wants it to be asked."""
-    if rules is None:
-        return file
-    return file.model_copy(update={"depth": rules.depth or file.depth, "policies": rules.asked_of(file.policies)})
 
 
 def _home(file: BrokerFile, folder: pathlib.Path) -> pathlib.Path:

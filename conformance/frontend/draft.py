@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from conformance.adapters.external.addresses import places, urls_by_protocol, with_management
+from conformance.adapters.external.rules import complete_rules
 from conformance.adapters.file.launch_tables import External
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.file.placeholders import placeholders
@@ -30,13 +31,16 @@ _EXISTING = '# queues = ["tests.a", "tests.b", "tests.ready"]   # existing ones,
 
 
 def text(file: BrokerFile, urls: str) -> str:
-    """Write the file for a broker of this product at these addresses, `URL,URL`; raises `UsageError` for a bad one."""
+    """Write the file for a broker of this product at these addresses, `URL,URL`.
+
+    Raises `UsageError` for a bad or missing address.
+    """
     own = file.external or External()
     found = with_management(urls_by_protocol(urls), own.management_port)
     places(found, file)
     addresses = ", ".join(f"{name} = {json.dumps(url)}" for name, url in found.items())
     settings = [name for name, setting in file.settings.items() if setting.settable]
-    return "\n".join(
+    made = "\n".join(
         [
             f"# {file.title}, an external broker.",
             f"urls = {{ {addresses} }}",
@@ -48,8 +52,11 @@ def text(file: BrokerFile, urls: str) -> str:
             *_queues(file, own),
             "",
             _COMMANDS,
+            *_tools(own),
         ]
     )
+    complete_rules(file, External.model_validate(tomllib.loads(made)))
+    return made
 
 
 def _queues(file: BrokerFile, own: External) -> list[str]:
@@ -58,6 +65,18 @@ def _queues(file: BrokerFile, own: External) -> list[str]:
     if own.declare is not None or file.queues is not None:
         return ["# The suite declares its queues as it does for a broker that it starts.", _EXISTING]
     return ["creates_queues = true   # if it does not, say how: [declare], or queues", _EXISTING]
+
+
+def _tools(own: External) -> Iterator[str]:
+    """The tables of the product that run its own tool: where the tool is, and where it asks, only the user knows."""
+    tools = {name: table for name, table in (("declare", own.declare), ("depth", own.depth)) if table and table.command}
+    if tools:
+        yield "# Its own tool. Change what differs here: its path, the address and the login of the administration."
+    for name, table in tools.items():
+        yield f"[{name}]"
+        for key, value in table.model_dump(exclude_unset=True).items():
+            yield f"{key} = {_toml(value)}"
+        yield ""
 
 
 PROMISED = ("durable_queues", "individual_ack", "queues", "send_confirmed")
@@ -209,6 +228,6 @@ def _environment(given: Iterable[str]) -> Iterable[tuple[str, str]]:
     return pairs("--env", given).items()
 
 
-def _toml(value: str | list[str]) -> str:
+def _toml(value: str | Sequence[str]) -> str:
     """Write a string, or a list of strings, as TOML: JSON's form is one of TOML's."""
     return json.dumps(value).replace("\x7f", "\\u007f")

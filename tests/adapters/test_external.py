@@ -364,6 +364,9 @@ def test_a_command_that_does_not_exist_is_told_before_anything_is_done(tmp_path:
     ("spec", "says"),
     [
         ("reference:external", "the address is missing"),
+        ("openmq:external", "the address is missing: give openmq:external=stomp://HOST:PORT, or"),
+        ("openmq:external=http://h:1", "needs the address of a protocol: external=stomp://HOST:PORT, or"),
+        ("openmq:external=amqp://h:1", "openmq speaks no amqp; its addresses are stomp://HOST:PORT, http://HOST:PORT"),
         ("reference:external=", "expected a value after it"),
         ("external=amqp://h:1", "expected NAME:external=amqp://h:1"),
         ("reference:external=h:1", "no scheme"),
@@ -445,13 +448,6 @@ def test_who_does_not_answer_is_told_by_the_address(theirs: Theirs, tmp_path: pa
     assert "external.urls.amqp: nothing listens" in str(unheard)
     assert "external.urls.amqp" in str(other)
     assert "AMQP 1.0" in str(other)
-
-
-def test_without_its_management_no_depth_is_asked(theirs: Theirs, tmp_path: pathlib.Path) -> None:
-    said = _started(f"reference:external={theirs.urls['amqp']}", tmp_path)
-
-    assert "the address of the management is missing" in str(said)
-    assert f"reference:external={theirs.urls['amqp']},http://HOST:PORT" in str(said)
 
 
 def test_a_file_of_ones_own_needs_no_start(tmp_path: pathlib.Path) -> None:

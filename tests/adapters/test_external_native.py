@@ -1,6 +1,7 @@
 """A real broker that the test has started is one that runs already: nothing but its address is given."""
 
 import re
+import tomllib
 
 import pytest
 from owned_broker import recorded
@@ -9,6 +10,7 @@ from conformance import adapters, history, paths
 from conformance.adapters import interface, web
 from conformance.adapters.distribution import fetch
 from conformance.adapters.external import queues as run_queues
+from conformance.adapters.file.launch_tables import Depth, QueuesTable
 from conformance.clients.management import Management
 from conformance.errors import UsageError
 from conformance.frontend.cli import cli
@@ -177,18 +179,21 @@ def test_a_management_stands_at_its_usual_port():
     assert {"amqp"} == adapters.find("artemis:external=amqp://broker.example:5672").place.rules.urls.keys()
 
 
-def test_a_management_that_is_missing_is_asked_for(tmp_path):
-    """The error says what is missing and the words that have it."""
-    adapter = adapters.find("reference:external=amqp://broker.example:5672")
-    with (
-        Ledger(tmp_path / "run", "run-1") as ledger,
-        pytest.raises(
-            UsageError,
-            match=r"the address of the management is missing: .+ Give it as well: --adapter "
-            r"reference:external=amqp://broker\.example:5672,http://HOST:PORT",
-        ),
-    ):
-        adapter.prepare(tmp_path / "broker", adapter.effective(), ["q"], ledger)
+@pytest.mark.parametrize(
+    ("name", "given", "missing"),
+    [
+        ("reference", "amqp://broker.example:5672", "of the management is missing: .+ over HTTP .+,http://HOST:PORT"),
+        ("artemis", "stomp://broker.example:61613", "for AMQP is missing: .+ over AMQP .+,amqp://HOST:PORT"),
+    ],
+)
+def test_the_address_by_which_a_depth_is_asked_for_is_needed(tmp_path, name, given, missing):
+    """The error says what is missing and the words that have it; a first file is not written without it."""
+    with pytest.raises(UsageError, match=rf"the address {missing}$") as caught:
+        adapters.find(f"{name}:external={given}")
+    assert f"Give it as well: --adapter {name}:external={given}," in str(caught.value)
+    with pytest.raises(UsageError, match=rf"^external=: the address {missing}$"):
+        cli.main(["init", "external", name, given, "--out", str(tmp_path / "mine.toml")], standalone_mode=False)
+    assert not (tmp_path / "mine.toml").exists()
 
 
 @pytest.mark.parametrize(
@@ -209,3 +214,64 @@ def test_a_first_file_is_written_and_can_be_read(tmp_path, capsys, name, urls, s
     assert f"next: conformance adapters check {name}:external={out}" in capsys.readouterr().out
     with pytest.raises(UsageError, match="it exists"):
         cli.main(["init", "external", name, urls, "--out", str(out)], standalone_mode=False)
+
+
+URLS = {"ems": "tcp://127.0.0.1:7222", "openmq": "stomp://127.0.0.1:61613"}
+"""Where an address of AMQP and one of the management are not the ones to give."""
+
+
+@pytest.mark.parametrize("name", sorted({*adapters.names()} - {"ems"}))
+def test_the_first_file_of_each_product_is_complete(tmp_path, name):
+    """The suite can declare a queue and ask for its depth with what the file says, and nothing else."""
+    out = tmp_path / "mine.toml"
+    urls = URLS.get(name, "amqp://127.0.0.1:5672,http://127.0.0.1:8080")
+    cli.main(["init", "external", name, urls, "--out", str(out)], standalone_mode=False)
+    adapter = adapters.find(f"{name}:external={out}")
+    with (
+        Ledger(tmp_path / "run", "run-1") as ledger,
+        adapter.prepare(tmp_path / "broker", adapter.effective(), ["q"], ledger) as broker,
+    ):
+        probe = broker.service.depth_probe("q-1")
+
+    assert urls == ",".join(adapter.place.rules.urls.values())
+    assert any("q-1" in text for text in (probe.url, probe.address, *probe.properties.values(), *probe.command))
+
+
+def test_the_first_file_of_ems_has_what_a_run_without_a_client_needs(tmp_path):
+    """No client of the suite speaks its protocol, so it is asked for no depth, and its run reports NOT_TRIED."""
+    out = tmp_path / "mine.toml"
+    cli.main(["init", "external", "ems", URLS["ems"], "--out", str(out)], standalone_mode=False)
+
+    assert {"urls", "declare"} == tomllib.loads(out.read_text()).keys()
+    assert adapters.find(f"ems:external={out}").place.rules.declare == adapters.find("ems").file.external.declare
+
+
+def test_the_file_of_a_product_with_a_tool_of_its_own_shows_how_it_is_run(tmp_path):
+    """Only its owner knows where the tool is and where the administration listens."""
+    out = tmp_path / "mine.toml"
+    cli.main(["init", "external", "openmq", URLS["openmq"], "--out", str(out)], standalone_mode=False)
+    written = tomllib.loads(out.read_text())
+    own = adapters.find("openmq").file.external
+
+    assert {"urls", "declare", "depth"} == written.keys()
+    assert own.depth == Depth.model_validate(written["depth"])
+    assert own.declare == QueuesTable.model_validate(written["declare"])
+
+
+def test_a_way_of_the_product_that_needs_a_broker_of_the_suite_is_refused(tmp_path):
+    """The error names the text, the placeholder, and the table that replaces it."""
+    text = (paths.fixtures() / "brokers" / "openmq" / "broker.toml").read_text()
+    own, out = tmp_path / "own" / "broker.toml", tmp_path / "mine.toml"
+    own.parent.mkdir()
+    own.write_text(text.partition("[external.declare]")[0] + text[text.index("[deviations]") :])
+    out.write_text('urls = { stomp = "stomp://h:1" }\ncreates_queues = true\nkill = ["{java}"]')
+
+    with pytest.raises(UsageError) as caught:
+        adapters.find(f"{own}:external={out}")
+    no_value = "{java} has a value only at a broker that the suite starts. Give another external"
+    page = "in its file (docs/external-brokers.md)"
+    assert str(caught.value).splitlines() == [
+        f"{out}: 2 errors",
+        f"  external.depth.command: {no_value}.depth {page}",
+        f"  external.kill.command: {no_value}.kill {page}",
+    ]

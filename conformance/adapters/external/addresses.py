@@ -6,11 +6,11 @@ import dataclasses
 import socket
 import time
 import urllib.parse
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
-from conformance.adapters.credentials import OPEN, Access, ClientTls, parse_url, scheme_of
+from conformance.adapters.credentials import OPEN, SCHEMES, Access, ClientTls, parse_url, scheme_of
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.launch.readiness import GREETED, connect_error, greeting_error
 from conformance.adapters.web import PORTS
@@ -123,7 +123,7 @@ def places(urls: Mapping[str, str], file: BrokerFile) -> dict[str, Place]:
     found: dict[str, Place] = {}
     for name, url in urls.items():
         if name != HTTP and name not in file.protocols:
-            words = ", ".join(f"{_example([one])}" for one in [*file.protocols, HTTP])
+            words = ", ".join([*examples(file), f"{HTTP}://HOST:PORT"])
             raise UsageError(f"external.urls: {url}: {file.name} speaks no {name}; its addresses are {words}")
         try:
             found[name] = _place(url)
@@ -133,7 +133,7 @@ def places(urls: Mapping[str, str], file: BrokerFile) -> dict[str, Place]:
             raise UsageError(f"external.urls.{name}: {url} is an address for {found[name].protocol}")
     if not set(found) & set(file.protocols):
         raise UsageError(
-            f"an external broker needs the address of a protocol: external={_example(file.protocols)}, or external.urls"
+            f"an external broker needs the address of a protocol: external={examples(file)[0]}, or external.urls"
         )
     return found
 
@@ -184,5 +184,7 @@ def _place(url: str) -> Place:
     return Place(found.protocol, found.host, found.port, found.access)
 
 
-def _example(protocols: Iterable[str]) -> str:
-    return f"{scheme_of(next(iter(protocols), 'amqp'))}://HOST:PORT"
+def examples(file: BrokerFile) -> list[str]:
+    """Return an address for each protocol that has a scheme; those of a broker that has none are for AMQP."""
+    known = [scheme_of(one) for one in file.protocols if scheme_of(one) in SCHEMES]
+    return [f"{scheme}://HOST:PORT" for scheme in known or ["amqp"]]

@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Self
 
-from conformance.adapters.credentials import OPEN, Access, ClientTls
+from conformance.adapters.credentials import OPEN, Access, ClientTls, scheme_of
 from conformance.adapters.external.addresses import HTTP, Place, WitnessConnection, at_its_host, numbers_of, places
 from conformance.adapters.external.commands import Commands, RunningCommand
 from conformance.adapters.external.queues import PREFIX, Existing, RunQueues
@@ -151,7 +151,7 @@ class ExternalBroker:
         self._existing = Existing(rules, self._depth_of, self._drain) if rules.queues else None
         self._down = False
         self._armed: list[RunningCommand] = []
-        self._check_depth()
+        self.depth_probe("any")  # without a depth no drain is complete
         if setup.client is not None:
             self.queue_of(READY_QUEUE)
 
@@ -333,7 +333,7 @@ class ExternalBroker:
         if protocol not in self.places:
             raise UsageError(
                 f"no address for {protocol}: {self.plan.source.file.name} was given at "
-                f"{', '.join(self.places)} only; add {protocol}://HOST:PORT to external="
+                f"{', '.join(self.places)} only; add {scheme_of(protocol)}://HOST:PORT to external="
             )
         return self.places[protocol]
 
@@ -354,21 +354,6 @@ class ExternalBroker:
 
     def _filled(self, text: str, field: str) -> str:
         return fill(text, self.plan.words, field)
-
-    def _check_depth(self) -> None:
-        depth = self.plan.source.file.depth
-        if depth is not None and "{http_port}" in depth.url and "http" not in self.places:
-            name, addresses = self.plan.source.file.name, ",".join(self.rules.urls.values())
-            raise UsageError(
-                f"external=: the address of the management is missing: the suite asks {name} over HTTP how many "
-                f"messages a queue holds. Give it as well: --adapter {name}:external={addresses},http://HOST:PORT"
-            )
-        try:
-            self.depth_probe("any")
-        except UsageError as error:
-            raise UsageError(
-                f"depth: {error}. The suite needs the depth of a queue to know that it is empty"
-            ) from error
 
     def _unanswered(self, *, final: bool = False) -> str:
         """What is wrong with the answers at its addresses; `final`: only if waiting is useless."""

@@ -186,7 +186,7 @@ def _wrong_values(data: Mapping[str, Any]) -> Iterator[str]:
                 yield f"{place}: {value!r} is not a value of the setting {name}: expected {expected}"
 
 
-def _texts(data: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+def texts(data: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Each text that may hold placeholders: its place, itself, and the placeholders of its own."""
     for path, own in TEXTS.items():
         for place, value in _at(data, path):
@@ -207,7 +207,7 @@ def _settings(data: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
 
 def _unknown_placeholders(data: Mapping[str, Any]) -> Iterator[str]:
     known = _known(data)
-    for place, text, own in _texts(data):
+    for place, text, own in texts(data):
         for word in placeholders(text):
             if word not in known and word not in own:
                 yield f"{place}: {UsageError.unknown('placeholder', word, {*known, *own})}"
@@ -257,7 +257,7 @@ def _used(data: Mapping[str, Any], here: pathlib.Path) -> set[str]:
 
     Without those of `xml.queue`: the declaration of a queue only repeats a setting, whose key may be absent elsewhere.
     """
-    found = {word for place, text, _ in _texts(data) if place != "xml.queue" for word in placeholders(text)}
+    found = {word for place, text, _ in texts(data) if place != "xml.queue" for word in placeholders(text)}
     found |= {f"setting.{name}" for _, when in _at(data, "template.files.*.when") for name in _names(when)}
     for _, file in _at(data, "template.files.*.file"):
         with contextlib.suppress(OSError, TypeError):  # reported when it is copied
