@@ -7,7 +7,7 @@ import pytest
 
 from conformance import campaign, claims, scenario
 from conformance.errors import UsageError
-from conformance.report import site
+from conformance.report import questions
 from conformance.run import planning
 from tools import bugs
 
@@ -63,7 +63,7 @@ def test_a_wrong_file_is_refused(tmp_path, old, new, said):
         bugs.read(path)
 
 
-@pytest.mark.parametrize("one", site.problems(), ids=lambda one: one.name)
+@pytest.mark.parametrize("one", questions.problems(), ids=lambda one: one.name)
 def test_a_default_run_plays_what_has_convicted_a_broker(one):
     """Of that version, over that protocol, with all faults; counter-example: Artemis 2.56.0 on a full disk was green.
 

@@ -17,7 +17,7 @@ from conformance.adapters.launch.process_tree import name_of
 from conformance.faults.disk import injection
 from conformance.faults.power import image
 from conformance.ledger import RUN_VARIABLE, Ledger
-from conformance.report import site
+from conformance.report import questions
 
 RABBITMQ, RABBITMQ_4 = adapters.find("rabbitmq"), adapters.find("rabbitmq@4.3.6")
 
@@ -167,7 +167,7 @@ def test_every_finding_has_its_product_and_versions(name):
     """As in its line of the README, and the scenarios and claims that show it are named there too, or below the table."""
     text = (paths.fixtures() / "findings" / "README.md").read_text()
     (row,) = (line for line in text.splitlines() if line.startswith(f"| `{name}` |"))
-    (one,) = (each for each in site.problems() if each.name == name)
+    (one,) = (each for each in questions.problems() if each.name == name)
     broker, product = row.split("|")[2], adapters.find(one.adapter).file
     catalogue = claims.load()
     scripts = scenario.load(catalogue)

@@ -34,7 +34,7 @@ from conformance.judge.rows import Verdict, VerdictRow
 from conformance.judge.spark import JudgeSession
 from conformance.reference.honest import Lie
 from conformance.reference.liars import LIARS
-from conformance.report import html, questions, site
+from conformance.report import html, questions
 from conformance.run.planning import Planned
 
 SEED = 20_240_229
@@ -120,7 +120,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     """One whole run of an honest broker, with stock settings, while the machine is busy and the network slow.
 
     `trials` are those of the subject that were valid; `rtt_ms` is what the network adds to a round trip. `known` are
-    claims that it violated by a known bug or finding of its version (`report.site.problems`): no false accusation.
+    claims that it violated by a known bug or finding of its version (`report.questions.problems`): no false accusation.
     """
 
     broker: str
@@ -438,7 +438,7 @@ def _of_bugs(adapter: Adapter) -> set[tuple[str, str]]:
     Counter-example to a claim alone: a full disk shows that Artemis 2.56.0 violates ARTEMIS-SEND-09, and a kill that
     accused it of the same would be our error.
     """
-    of_it = [one for one in site.problems() if one.adapter == adapter.name and adapter.version in one.versions]
+    of_it = [one for one in questions.problems() if one.adapter == adapter.name and adapter.version in one.versions]
     pairs = (itertools.product(one.claims, one.scenarios) for one in of_it if not one.settings)
     return {*itertools.chain.from_iterable(pairs)}
 
@@ -488,6 +488,6 @@ def save(found: Selftest, folder: pathlib.Path) -> pathlib.Path:
     page = folder / "selftest.html"
     template = html.environment().get_template("selftest.html.j2")
     files = {"bugs": paths.fixtures() / "bugs" / "README.md", "power": paths.docs() / "power.md"}
-    tables = {name: site.markdown(path) for name, path in files.items()}
+    tables = {name: html.markdown(path) for name, path in files.items()}
     page.write_text(template.render(found=found, uncovered=uncovered(), **tables), "utf-8")
     return page

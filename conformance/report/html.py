@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from conformance import paths
@@ -27,6 +28,9 @@ from conformance.judge.rows import ControlResult, Course, Judgement, TrialRecord
 from conformance.report import model, phrases, pictures, questions
 from conformance.report.model import Expectations
 from conformance.scenario import Scenario
+
+_ROW = re.compile(r"<tr>(\s*<td><code>([\w.-]+)</code></td>)")
+_BESIDE = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]*\)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,6 +95,7 @@ def page(
     scenarios: Mapping[str, Scenario],
     expected: Expectations | None = None,
 ) -> str:
+    problems = questions.known(judgement.run)
     return (
         environment()
         .get_template("report.html.j2")
@@ -102,6 +107,8 @@ def page(
             sentence=questions.sentence(judgement),
             account=questions.account(judgement),
             models=list(questions.MODELS),
+            problems=problems,
+            shown_by=lambda row: [one for one in problems if one.is_shown_by(row)],
             documents=documents(judgement, catalogue, scenarios, ours=False),
             self_checks=documents(judgement, catalogue, scenarios, ours=True),
             scenarios=scenario_views(judgement, scenarios),
@@ -160,12 +167,17 @@ def documents(
         by_claim.setdefault(row.claim, []).append(row)
     grouped: dict[str, list[ClaimView]] = {}
     elsewhere = {row.claim for row in judgement.rows + judgement.self_checks} - by_claim.keys()
-    left = questions.left_out(judgement, scenarios)
+    left, known = questions.left_out(judgement, scenarios), questions.known(judgement.run)
     others = [one.id for one in catalogue.claims.values() if (one.subject is Subject.SESSION) == ours]
     for claim_id in [one for one in dict.fromkeys([*others, *by_claim]) if one not in elsewhere]:
         claim, rows = catalogue.claims.get(claim_id), by_claim.get(claim_id, [])
         title = catalogue.document_title(claim) if claim else rows[0].document
-        line = questions.line(claim_id, rows, (one for one in left if one.claim == claim_id))
+        line = questions.line(
+            claim_id,
+            rows,
+            (one for one in left if one.claim == claim_id),
+            (one for one in known if claim_id in one.claims),
+        )
         grouped.setdefault(title, []).append(_claim_view(line, claim, judgement, catalogue))
     return [_document(title, views) for title, views in grouped.items()]
 
@@ -255,6 +267,22 @@ def first_timeline(rows: Iterable[VerdictRow]) -> Witness | None:
     return next((witness for row in rows for witness in row.witnesses if witness.timeline), None)
 
 
+def markdown(path: Path) -> Markup:
+    """Return a Markdown file of ours as HTML: tables whose rows about a file can be linked to, no links beside it."""
+    text = _BESIDE.sub(r"\1", path.read_text("utf-8"))
+    made = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
+    made = _ROW.sub(r'<tr id="\2">\1', made)
+    return Markup(made)  # noqa: S704 - our own file, in which HTML is escaped
+
+
+def described(problem: questions.Problem) -> list[tuple[str, Markup]]:
+    """Return what the list of a problem says about it: the heading and the text of each column behind its name."""
+    page = str(markdown(paths.fixtures() / problem.page / "README.md"))
+    head = re.findall(r"<th>(.*?)</th>", page)
+    texts = re.findall(r"<td>(.*?)</td>", page.partition(f'<tr id="{problem.name}">')[2].partition("</tr>")[0])
+    return [(name, Markup(text)) for name, text in zip(head[1:], texts[1:], strict=True)]  # noqa: S704 - see `markdown`
+
+
 def anchor(text: str) -> str:
     """Return the element id for a text: only letters, digits, dots and hyphens.
 
@@ -293,6 +321,7 @@ def environment() -> jinja2.Environment:
     )
     filters: dict[str, Callable[..., Any]] = {
         "anchor": anchor,
+        "described": described,
         "plural": phrases.plural,
         "exposure": phrases.exposure_words,
         "control": phrases.control_words,

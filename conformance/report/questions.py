@@ -1,18 +1,24 @@
 """The six questions of the first screen, each answered by failure model, and the sentence above them.
 
-A cell rests on rows of verdicts alone: it counts them, and never judges.
+A cell rests on rows of verdicts alone: it counts them, and never judges. What is known of the version of a broker
+stands beside it, whether or not this run has seen it.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
+import tomllib
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 
+import msgspec
+
+from conformance import paths
 from conformance.claims import Kind
 from conformance.judge.anomalies.fates import ACCOUNT
 from conformance.judge.reasons import count_faults
-from conformance.judge.rows import Judgement, Verdict, VerdictRow
+from conformance.judge.rows import Judgement, RunRecord, Verdict, VerdictRow
 from conformance.judge.rules import UNPLAYED
 from conformance.report.phrases import UNTRIED
 from conformance.scenario import Scenario, names_of
@@ -115,15 +121,76 @@ class Cell:
         return f"{self.count:,}/{self.of:,}{unpromised}" if self.of else ""
 
 
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
+    """A finding, or a bug that a version is known to have (`fixtures/findings/findings.toml`, `fixtures/bugs`).
+
+    `page` is the folder of `fixtures` whose README has it, `name` the row there. A check of one of the `claims` in one
+    of the `scenarios` shows it, with these `settings`; without claims none does. An empty protocol or client means any.
+    """
+
+    page: str
+    name: str
+    title: str
+    adapter: str
+    versions: tuple[str, ...]
+    protocol: str = ""
+    client: str = ""
+    settings: dict[str, str | int | bool] = {}
+    claims: tuple[str, ...] = ()
+    scenarios: tuple[str, ...] = ()
+
+    def concerns(self, run: RunRecord) -> bool:
+        """Whether it is about the product and version of a run, over its protocol and client."""
+        of_run = (run.adapter, self.protocol and run.protocol, self.client and run.vendor)
+        return of_run == (self.adapter, self.protocol, self.client) and run.version in self.versions
+
+    def is_shown_by(self, row: VerdictRow) -> bool:
+        """Whether the check of this row shows it; the checks of every trial judge its scenarios too."""
+        return row.claim in self.claims and (row.standing or row.scenario in self.scenarios)
+
+    def questions(self, scripts: Mapping[str, Scenario]) -> set[str]:
+        """Return the questions of the checks that show it."""
+        checks = [item.decides for item in scripts.values() if item.standing or item.id in self.scenarios]
+        shows = [decides[claim] for decides in checks for claim in self.claims if claim in decides]
+        return {question_of(check.anomaly) for check in shows}
+
+    @property
+    def text(self) -> str:
+        """`a new queue is forgotten (queue_type=quorum)`."""
+        settings = ", ".join(f"{name}={str(value).lower()}" for name, value in self.settings.items())
+        return f"{self.title} ({settings})" if settings else self.title
+
+
+@functools.cache
+def problems() -> tuple[Problem, ...]:
+    """Return the findings, and the bugs that a version was seen to have."""
+    table = tomllib.loads((paths.fixtures() / "findings" / "findings.toml").read_text("utf-8"))
+    found = [{**entry, "page": "findings", "name": entry["script"]} for entry in table["finding"]]
+    for path in sorted((paths.fixtures() / "bugs").glob("*.toml")):
+        bug = tomllib.loads(path.read_text("utf-8"))
+        if "not_shown" not in bug:
+            found.append({**bug, "page": "bugs", "name": path.name, "versions": [bug["bad"]]})
+    return tuple(msgspec.convert(found, list[Problem]))
+
+
+def known(run: RunRecord) -> list[Problem]:
+    """Return what is known of the product and version of a run, over its protocol and client."""
+    return [one for one in problems() if one.concerns(run)]
+
+
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """One question, or claim: cells in the order of `MODELS`, that of the checks of every trial, that of all rows."""
+    """One question, or claim: cells in the order of `MODELS`, that of the checks of every trial, that of all rows.
+
+    `known` are the known problems of this version whose checks belong to it.
+    """
 
     name: str
     cells: tuple[Cell, ...]
     everywhere: Cell | None
     whole: Cell
     rows: tuple[VerdictRow, ...]
+    known: tuple[Problem, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,7 +254,9 @@ def _counted(word: Verdict, judged: Sequence[VerdictRow]) -> Cell:
     return Cell(word, sum(failed.values()), sum(faults.values()))
 
 
-def line(name: str, rows: Iterable[VerdictRow], left: Iterable[LeftOut] = ()) -> Line:
+def line(
+    name: str, rows: Iterable[VerdictRow], left: Iterable[LeftOut] = (), known_problems: Iterable[Problem] = ()
+) -> Line:
     """Return the line of these rows; `left` are the checks of the same question, or claim, that were left out."""
     every, untried = tuple(rows), {one.fault for one in left}
     apart = [row for row in every if not row.standing]
@@ -196,7 +265,8 @@ def line(name: str, rows: Iterable[VerdictRow], left: Iterable[LeftOut] = ()) ->
         _marked(cell(row for row in apart if (row.fault or "none") in faults), untried & faults)
         for faults in MODELS.values()
     ]
-    return Line(name, tuple(cells), cell(everywhere) if everywhere else None, _marked(cell(every), untried), every)
+    whole, shared = _marked(cell(every), untried), cell(everywhere) if everywhere else None
+    return Line(name, tuple(cells), shared, whole, every, tuple(known_problems))
 
 
 def _marked(found: Cell, untried: Collection[str]) -> Cell:
@@ -204,13 +274,14 @@ def _marked(found: Cell, untried: Collection[str]) -> Cell:
 
 
 def lines(judgement: Judgement, scenarios: Mapping[str, Scenario] = MappingProxyType({})) -> list[Line]:
-    """Return the six questions with their cells; `scenarios` has those that were left to `--thorough`."""
-    left = left_out(judgement, scenarios)
+    """Return the six questions with their cells; `scenarios` are all, also those that were left to `--thorough`."""
+    left, of_version = left_out(judgement, scenarios), known(judgement.run)
     return [
         line(
             asks,
             (row for row in judgement.rows if row.anomaly in anomalies),
             (one for one in left if one.anomaly in anomalies),
+            (one for one in of_version if asks in one.questions(scenarios)),
         )
         for asks, anomalies in QUESTIONS.items()
     ]

@@ -7,87 +7,30 @@ the run is repeated. Of several runs with one address the last is shown.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import json
 import pathlib
-import re
 import shutil
-import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
-from markdown_it import MarkdownIt
-from markupsafe import Markup
 
 from conformance import claims, paths, scenario
 from conformance.errors import UsageError
-from conformance.judge.rows import RunRecord, Verdict
+from conformance.judge.rows import Verdict
 from conformance.report import html, model, phrases, questions
 from conformance.report.expectations import version_numbers
-from conformance.report.questions import Cell
-from conformance.scenario import Scenario
+from conformance.report.questions import Line
 
 _COLOURS = {Verdict.HOLDS: "#0f6b3a", Verdict.VIOLATED: "#a11212", Verdict.HARNESS_ERROR: "#5b2a8c"}
 _OTHER_COLOUR = "#7a4d00"
-_ROW = re.compile(r"<tr>(\s*<td><code>([\w.-]+)</code></td>)")
-_BESIDE = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]*\)")
 
 WRITTEN = {"findings": "What was found about brokers", "bugs": "Bugs that brokers once had"}
 """The pages beside the index, by the folder of `fixtures` whose README they show, and their titles."""
 
 PROOF = "selftest"
 """The page of `conformance selftest`, where one of the folders has it."""
-
-
-class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """A finding, or a bug that a version is known to have (`fixtures/findings/findings.toml`, `fixtures/bugs`).
-
-    `page` is one of `WRITTEN`, `name` the row there. A check of one of the `claims` in one of the `scenarios` shows it,
-    with these `settings`; without claims none does. An empty protocol or client means any.
-    """
-
-    page: str
-    name: str
-    title: str
-    adapter: str
-    versions: tuple[str, ...]
-    protocol: str = ""
-    client: str = ""
-    settings: dict[str, str | int | bool] = {}
-    claims: tuple[str, ...] = ()
-    scenarios: tuple[str, ...] = ()
-
-    def concerns(self, run: RunRecord) -> bool:
-        """Whether it is about the product and version of a run, over its protocol and client."""
-        of_run = (run.adapter, self.protocol and run.protocol, self.client and run.vendor)
-        return of_run == (self.adapter, self.protocol, self.client) and run.version in self.versions
-
-    @property
-    def text(self) -> str:
-        """`a new queue is forgotten (queue_type=quorum)`."""
-        settings = ", ".join(f"{name}={str(value).lower()}" for name, value in self.settings.items())
-        return f"{self.title} ({settings})" if settings else self.title
-
-
-@functools.cache
-def problems() -> tuple[Problem, ...]:
-    """Return the findings, and the bugs that a version was seen to have."""
-    table = tomllib.loads((paths.fixtures() / "findings" / "findings.toml").read_text("utf-8"))
-    found = [{**entry, "page": "findings", "name": entry["script"]} for entry in table["finding"]]
-    for path in sorted((paths.fixtures() / "bugs").glob("*.toml")):
-        bug = tomllib.loads(path.read_text("utf-8"))
-        if "not_shown" not in bug:
-            found.append({**bug, "page": "bugs", "name": path.name, "versions": [bug["bad"]]})
-    return tuple(msgspec.convert(found, list[Problem]))
-
-
-class Answer(NamedTuple):
-    """The answer of a run to one of the six questions, and the known problems whose checks belong to it."""
-
-    cell: Cell
-    known: tuple[Problem, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,7 +40,7 @@ class RunView:
     folder: pathlib.Path
     address: str
     report: model.Report
-    answers: tuple[Answer, ...]
+    answers: tuple[Line, ...]
     words: dict[str, Verdict]
 
     def tried(self, claim: str) -> bool:
@@ -175,15 +118,7 @@ def write(folders: Sequence[pathlib.Path], out: pathlib.Path) -> pathlib.Path:
 def _written(name: str, title: str) -> str:
     """Return the page of a list that people wrote in Markdown, with its tables."""
     page = html.environment().get_template("document.html.j2")
-    return page.render(title=title, body=markdown(paths.fixtures() / name / "README.md"))
-
-
-def markdown(path: pathlib.Path) -> Markup:
-    """Return a Markdown file of ours as HTML: tables whose rows about a file can be linked to, no links beside it."""
-    text = _BESIDE.sub(r"\1", path.read_text("utf-8"))
-    made = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
-    made = _ROW.sub(r'<tr id="\2">\1', made)
-    return Markup(made)  # noqa: S704 - our own file, in which HTML is escaped
+    return page.render(title=title, body=html.markdown(paths.fixtures() / name / "README.md"))
 
 
 def _reports(folder: pathlib.Path) -> Iterable[pathlib.Path]:
@@ -197,21 +132,10 @@ def _read(path: pathlib.Path) -> RunView:
     except (msgspec.DecodeError, OSError) as error:
         raise UsageError(f"{path}: {error}; `conformance judge {path.parent}` writes it again") from error
     run, scripts = report.run, scenario.load(claims.load())
-    known = [one for one in problems() if one.concerns(run)]
-    answers = tuple(
-        Answer(line.whole, tuple(one for one in known if line.name in _questions_of(one, scripts)))
-        for line in questions.lines(report.judgement, scripts)
-    )
+    answers = tuple(questions.lines(report.judgement, scripts))
     parts = (run.adapter, run.version, f"{run.protocol}-{run.vendor}" if run.vendor else run.protocol)
     address = "/".join(html.anchor(part) for part in parts)
     return RunView(path.parent, address, report, answers, model.answers(report.judgement))
-
-
-def _questions_of(one: Problem, scripts: Mapping[str, Scenario]) -> set[str]:
-    """Return the questions of the checks that show a problem; the checks of every trial judge its scenarios too."""
-    checks = [item.decides for item in scripts.values() if item.standing or item.id in one.scenarios]
-    shows = [decides[claim] for decides in checks for claim in one.claims if claim in decides]
-    return {questions.question_of(check.anomaly) for check in shows}
 
 
 def _write_run(run: RunView, folder: pathlib.Path) -> None:

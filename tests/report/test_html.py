@@ -14,7 +14,7 @@ from report_rows import full, judgement, row, trial, violated
 from conformance.claims import Subject
 from conformance.judge.rows import Verdict, Witness
 from conformance.report import html as report_html
-from conformance.report import write_all
+from conformance.report import questions, write_all
 from conformance.report.model import Expectations, Item, Standing
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
@@ -237,3 +237,41 @@ def test_write_all(catalogue, scenarios, tmp_path):
 
     assert {"html", "json", "junit", "ctrf", "summary"} == set(paths)
     assert {path.name for path in paths.values()} == {path.name for path in (tmp_path / "a/b").iterdir()}
+
+
+def test_what_is_known_of_the_version_is_linked(catalogue, scenarios):
+    """At its question, its claim and the row that shows it, to what the page says about it; other rows have none."""
+    full_disk = "artemis_confirms_what_was_not_written.py"
+    name = f"known-{report_html.anchor(full_disk)}"
+    shows = violated(claim="ARTEMIS-SEND-09", scenario="disk-full-while-publishing", anomaly="confirmed_missing")
+    other = violated(claim="ARTEMIS-SEND-09", scenario="broker-killed-while-publishing", anomaly="confirmed_missing")
+    of_version = judgement(shows, other, adapter="artemis", version="2.56.0")
+    source = report_html.page(of_version, catalogue, scenarios)
+    before = report_html.page(judgement(shows, other, adapter="artemis", version="2.44.0"), catalogue, scenarios)
+    parts = re.split(r'(?=<tr>|<li>|<tbody class="claim")', source)
+    linked = [part for part in parts if f'href="#{name}"' in part]
+
+    assert 3 == len(linked)
+    assert ["Are confirmed messages safe?", "ARTEMIS-SEND-09</a>", "ARTEMIS-SEND-09</span>"] == [
+        word
+        for word in ("Are confirmed messages safe?", "ARTEMIS-SEND-09</a>", "ARTEMIS-SEND-09</span>")
+        for part in linked
+        if word in part
+    ]
+    assert ["disk-full-while-publishing"] == [
+        scenario
+        for scenario in ("disk-full-while-publishing", "broker-killed-while-publishing")
+        for part in linked
+        if part.startswith("<li>") and scenario in part
+    ]
+    assert f"<code>fixtures/findings/{full_disk}</code>" in source.partition(f'<dt id="{name}">')[2]
+    assert "known" not in Page(before).ids
+
+
+@pytest.mark.parametrize("one", questions.problems(), ids=lambda one: one.name)
+def test_each_known_problem_has_its_row(one):
+    """The list in Markdown says what goes wrong; a page shows each column under its heading."""
+    headings = [heading for heading, _ in report_html.described(one)]
+
+    assert {"findings": "what it shows", "bugs": "what goes wrong"}[one.page] in headings
+    assert all(text for _, text in report_html.described(one))
