@@ -242,8 +242,11 @@ def test_the_new_one_alone_has_its_settings(tmp_path, ledger):
 
 
 def test_data_that_is_refused_is_kept_and_told(tmp_path, ledger):
-    """The new version says why in its log, and where the data lies is said without the name of this machine."""
-    both, broker = prepared(tmp_path, ledger, new=toml(tmp_path, changes=[REFUSES]))
+    """The new version says why, long before the end of its log, and where the data lies names no folder of this machine."""
+    file = toml(tmp_path, changes=[REFUSES])
+    script = tmp_path / "start.sh"
+    script.write_text(script.read_text().replace("echo unknown journal", "echo ERROR unknown journal && seq 100"))
+    both, broker = prepared(tmp_path, ledger, new=file)
     with broker:
         broker.start()
         readiness_probe.ProbeClient(both, "amqp").send(broker, "q")
@@ -252,7 +255,7 @@ def test_data_that_is_refused_is_kept_and_told(tmp_path, ledger):
             broker.start()
     refusal = both.log.refusals[0]
 
-    assert ("t.1", ("unknown journal",)) == (refusal.trial, refusal.log_tail)
+    assert ("t.1", ("ERROR unknown journal",)) == (refusal.trial, refusal.log_lines)
     assert "brokers/01/old/instance/data" == refusal.data
     assert list((tmp_path / "run" / refusal.data).glob("*.journal"))
     assert {} == both.log.starts
@@ -280,7 +283,7 @@ def trial(name, void=False, arm="subject"):
 
 
 def record(*refused, starts=()):
-    refusals = tuple(FailedUpgradeStart(trial=name, says="no", log="l", log_tail=(), data="d") for name in refused)
+    refusals = tuple(FailedUpgradeStart(trial=name, says="no", log="l", log_lines=(), data="d") for name in refused)
     return UpgradeRecord(
         adapter="artemis",
         old="1",

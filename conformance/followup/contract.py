@@ -22,7 +22,7 @@ from conformance.adapters.credentials import Access
 from conformance.adapters.external.addresses import WitnessConnection
 from conformance.adapters.file_adapter import DURABLE, FileAdapter
 from conformance.adapters.interface import EXTERNAL, Processes
-from conformance.adapters.launch.readiness import reasons_in
+from conformance.adapters.launch.broker_log import end_of, launch_error
 from conformance.adapters.opening import WIRES, check_credentials
 from conformance.errors import ClientError, ConformanceError, FaultError, LaunchError, UsageError
 from conformance.faults import process
@@ -32,7 +32,6 @@ from conformance.run.planning import Selection
 from conformance.run.readiness_probe import ProbeClient, depth_of
 
 _GONE_S = 20.0
-_TAIL = 40
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,11 +144,11 @@ def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *,
 
 
 def with_log(adapter: Adapter, broker: Broker, what: str) -> LaunchError:
-    """Return an error with the end of the broker's log, without secrets."""
+    """Return an error with what the broker's log says, without secrets."""
     log = broker.facts.log
-    text = log.read_text(errors="replace") if log.is_file() else ""
-    text = adapter.file.without_secrets(text, adapter.path.parent)
-    return LaunchError(what, log_tail=text.splitlines()[-_TAIL:], log_reasons=reasons_in(text), log=str(log))
+    return launch_error(
+        what, adapter.file.without_secrets(end_of(log).decode(errors="replace"), adapter.path.parent), log
+    )
 
 
 @contextlib.contextmanager

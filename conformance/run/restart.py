@@ -13,11 +13,11 @@ import pathlib
 import re
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from conformance.adapters import Broker
 from conformance.adapters.launch import ports
-from conformance.adapters.launch.readiness import ERROR_LINE
+from conformance.adapters.launch.broker_log import reasons_in
 from conformance.errors import ClientError, LaunchError, StartFailure
 from conformance.history import NOT_READY, NOT_RECOVERED, Phase
 from conformance.ledger import inherited
@@ -184,7 +184,7 @@ class RestartAttempt:
 def describe_failure(error: LaunchError) -> str:
     """Return the failure and the line of the log that explains most, without paths of this machine."""
     what = str(error).partition("; its log ")[0]
-    last = _last_line(error)
+    last = (error.log_reasons or (_last_line(error.log_tail),))[-1]
     return f"{what} (its log says: {_plain(last)[:200]})" if last else what
 
 
@@ -196,7 +196,7 @@ def reason_of_machine(error: LaunchError) -> str:
     >>> reason_of_machine(LaunchError("ended", log_tail=["record 7 is damaged, DirectMethodHandleAccessor.invoke"]))
     ''
     """
-    text = "\n".join([str(error), *error.log_tail])
+    text = "\n".join([str(error), *error.log_reasons, *error.log_tail])
     return next((why for why, words in MACHINE.items() if re.search(words, text, re.IGNORECASE)), "")
 
 
@@ -210,7 +210,8 @@ def _only_of_broker(error: LaunchError) -> LaunchError:
 
 
 def _of_machine(error: LaunchError, why: str) -> LaunchError:
-    return LaunchError(f"{error}; {why}: this machine is the cause, not the broker", log_tail=error.log_tail)
+    what = f"{error}; {why}: this machine is the cause, not the broker"
+    return LaunchError(what, log_tail=error.log_tail, log_reasons=error.log_reasons, log=error.log)
 
 
 def _unknown(first: LaunchError, why: str) -> NotReady:
@@ -218,17 +219,20 @@ def _unknown(first: LaunchError, why: str) -> NotReady:
 
 
 def _ending(error: LaunchError) -> str:
-    """Return `_last_line` of a broker that ended by itself, without paths and numbers, to compare two brokers."""
-    return re.sub(r"\d+", "#", _plain(_last_line(error))) if error.failure is StartFailure.ENDED else ""
+    """Return how the log of a broker that ended by itself ends, without paths and numbers, to compare two brokers.
+
+    An error far before the end does not count: a broker may log it at each start and go on.
+    """
+    return re.sub(r"\d+", "#", _plain(_last_line(error.log_tail))) if error.failure is StartFailure.ENDED else ""
 
 
-def _last_line(error: LaunchError) -> str:
-    """Return the last line of the log that names an error, or else the last line.
+def _last_line(log: Iterable[str]) -> str:
+    """Return the last line that names an error, or else the last line.
 
     Artemis logs its orderly end after the error, and Broker-J logs a stack trace after it.
     """
-    lines = [line.strip() for line in error.log_tail if line.strip()]
-    return next((line for line in reversed(lines) if ERROR_LINE.search(line)), lines[-1] if lines else "")
+    lines = [line.strip() for line in log if line.strip()]
+    return next(reversed(reasons_in("\n".join(lines))), lines[-1] if lines else "")
 
 
 def _plain(line: str) -> str:

@@ -18,7 +18,7 @@ import pytest
 
 from conformance import adapters, limits
 from conformance.adapters import web
-from conformance.adapters.launch import native, readiness
+from conformance.adapters.launch import broker_log, native, plan, readiness
 from conformance.adapters.launch.plan import Options
 from conformance.adapters.launch.process_tree import MARK, Tree
 from conformance.errors import ClientError, LaunchError, LoginError, StartFailure, UsageError
@@ -260,11 +260,15 @@ Error during startup: {error,failed_to_prepare_configuration}
         (RABBITMQ_LOG, ["tried to set nonsense", "BOOT FAILED", "Error during startup"]),
         ("".join(f"ERROR {number}\n  at Main.run\n" for number in range(9)), [f"ERROR {n}" for n in (0, 1, 6, 7, 8)]),
         ("ready\n", []),
+        ("starting\n{error,eaddrinuse}\nstopped\n", ["{error,eaddrinuse}"]),
+        ("2026 [info] <0.9.0> failed with eacces\neacces\nDirectMethodHandleAccessor.invoke", ["eacces"]),
+        ("INFO 3 connections in use\n2026 [info] guest denied\nNOTICE: no space for Error\nDEBUG FATAL is a level", []),
+        ("WARN the address is in use\nERROR INFO is no level\nbind: Permission denied", ["WARN", "ERROR", "bind: "]),
     ],
 )
 def test_the_lines_of_a_log_that_name_an_error(log: str, reasons: list[str]) -> None:
     """At most five, and none of a stack trace."""
-    found = readiness.reasons_in(log)
+    found = broker_log.reasons_in(log)
 
     assert len(reasons) == len(found)
     assert [] == [(one, line) for one, line in zip(reasons, found, strict=True) if one not in line]
@@ -278,6 +282,26 @@ def test_a_reason_far_before_the_end_of_the_log_is_shown(make: Make) -> None:
 
     assert ("FATAL: no such key",) == caught.value.log_lines
     assert "  at Main.run 199" == caught.value.log_tail[-1]
+
+
+def test_no_more_of_a_log_is_read_than_its_bound(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counter-example: a broker that had logged for a week was read as a whole when it died."""
+    monkeypatch.setattr(limits, "LOG", 2_000)
+    with pytest.raises(LaunchError, match="ended with status 3") as caught:
+        make('print("FATAL: far before\\n" + "x\\n" * 2_000 + "ERROR the last"); sys.exit(3)').start()
+
+    assert ("ERROR the last",) == caught.value.log_lines
+
+
+def test_a_product_that_makes_no_instance_says_why(tmp_path: pathlib.Path) -> None:
+    """Before the 100 lines that follow."""
+    file = adapters.find("artemis").file
+    source = plan.BrokerSource(file, tmp_path, "1.0", tmp_path)
+    script = "import sys; print('ERROR no such option'); print('usage\\n' * 100); sys.exit(2)"
+    with pytest.raises(LaunchError, match=r"ended with 2$") as caught:
+        plan._create([sys.executable, "-c", script], source, {"java_home": "/none"})
+
+    assert ("ERROR no such option",) == caught.value.log_lines
 
 
 def test_a_refused_login_ends_the_first_start_soon(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -680,7 +704,7 @@ def test_a_long_log_is_read_from_its_end(tmp_path: pathlib.Path, monkeypatch: py
     log.write_text("0123456789ready")
 
     assert (b"56789ready", b"ready", b"") == (
-        readiness._end_of(log, 0),
-        readiness._end_of(log, 10),
-        readiness._end_of(tmp_path / "none", 0),
+        broker_log.end_of(log),
+        broker_log.end_of(log, 10),
+        broker_log.end_of(tmp_path / "none"),
     )

@@ -184,6 +184,17 @@ def test_a_broker_that_does_not_start_is_an_error_with_its_log(pretend, ledger, 
         assert made.gone()
 
 
+def test_a_product_that_makes_no_instance_in_its_image_says_why(pretend, ledger, tmp_path, monkeypatch):
+    """Before the lines that follow it."""
+    said = "ERROR no such option" + "\n  usage" * 100
+    monkeypatch.setattr(type(pretend), "run", lambda *_: (2, said))
+    template = Template(command=("/opt/broker/create", "{instance}"))
+    with pytest.raises(LaunchError, match=r"`/opt/broker/create` in .+ ended with 2") as caught:
+        prepared(ledger, tmp_path, CONTAINED.model_copy(update={"template": template}))
+
+    assert ("ERROR no such option",) == caught.value.log_lines
+
+
 class Word:
     """A container of which the engine says one thing."""
 

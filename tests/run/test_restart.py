@@ -161,6 +161,39 @@ def test_the_line_that_tells_most():
     )
 
 
+def test_a_reason_far_before_the_end_of_the_log_counts(recovery):
+    """It is named, and it shows that the machine is the cause; the error keeps all lines of the log."""
+    trace = ["\tat Main.run"] * 40
+    far = LaunchError(
+        "x ended; its log is l",
+        log_tail=trace,
+        log_reasons=["bind: Address already in use"],
+        log="l",
+        failure=DEAD.failure,
+    )
+    start, _, made = recovery(far)
+    with pytest.raises(LaunchError, match="a port is taken: this machine is the cause") as caught:
+        start.start()
+
+    assert "x ended (its log says: bind: Address already in use)" == restart.describe_failure(far)
+    assert (far.log_lines, far.log_tail, "l") == (caught.value.log_lines, caught.value.log_tail, caught.value.log)
+    assert [] == made
+
+
+def test_an_error_of_every_start_shows_no_common_cause(recovery):
+    """Two brokers on the same data log it, and end long after it; so does none on a copy of healthy data."""
+    both = [
+        LaunchError("ended", log_tail=[f"went on {word}"], log_reasons=["ERROR of each start"], failure=DEAD.failure)
+        for word in ("here", "there")
+    ]
+    start, _, _ = recovery(both[0], both[1], None, DEAD)
+
+    found = start.start()
+
+    assert Phase.INFO is found.phase
+    assert "a copy of the data of a healthy broker does not start" in found.reason
+
+
 def test_a_broker_that_was_never_ready_is_not_accused(recovery):
     start, _, _ = recovery(DEAD, start_seconds=[])
 

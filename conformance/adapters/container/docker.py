@@ -38,6 +38,7 @@ from conformance import locks, paths
 from conformance.adapters.container.engine import Bind, Container, Engine, Spec, connect, names_of
 from conformance.adapters.container.images import Image, Recipe, broker_image
 from conformance.adapters.launch import ports
+from conformance.adapters.launch.broker_log import launch_error
 from conformance.adapters.launch.native import NativeBroker
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, make_plan
 from conformance.adapters.launch.process_tree import Tree
@@ -292,8 +293,7 @@ def _create(
     name = names_of(["conformance", ledger.run_id, "create"])
     status, said = engine.run(Spec(image.name, tuple(command), (Bind(stock),)), name, ledger)
     if status != 0:
-        tail = said.splitlines()[-40:]
-        raise LaunchError(f"{source.file.title}: `{command[0]}` in {image.name} ended with {status}", log_tail=tail)
+        raise launch_error(f"{source.file.title}: `{command[0]}` in {image.name} ended with {status}", said)
 
 
 def _deviations(engine: Engine, image: Image) -> dict[str, str]:

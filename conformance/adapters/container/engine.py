@@ -20,6 +20,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
+from conformance.adapters.launch.broker_log import launch_error
 from conformance.adapters.launch.ports import HOST
 from conformance.errors import LaunchError
 from conformance.ledger import RUN_VARIABLE, Ledger
@@ -208,9 +209,7 @@ class Engine:
                 )
             except docker.errors.BuildError as error:
                 said = "".join(str(line.get("stream") or line.get("error") or "") for line in error.build_log)
-                raise LaunchError(
-                    f"image {name} cannot be built: {error.msg}", log_tail=said.splitlines()[-40:]
-                ) from error
+                raise launch_error(f"image {name} cannot be built: {error.msg}", said) from error
 
 
 @functools.cache

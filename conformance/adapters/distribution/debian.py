@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Sequence
 
 from conformance import mounts, paths
+from conformance.adapters.launch.broker_log import end_of, launch_error
 from conformance.errors import LaunchError
 from conformance.ledger import inherited
 from conformance.locks import locked
@@ -110,7 +111,5 @@ def _run(words: Sequence[str], log: pathlib.Path) -> None:
         except OSError as error:
             raise LaunchError(f"{_ENDS_WITH_US[0]} cannot be started: {error.strerror}") from error
     if done.returncode != 0:
-        said = log.read_text(errors="replace").splitlines()[-40:]
-        raise LaunchError(
-            f"no Debian to build on: `{' '.join(words)}` ended with {done.returncode}", log_tail=said, log=str(log)
-        )
+        what = f"no Debian to build on: `{' '.join(words)}` ended with {done.returncode}"
+        raise launch_error(what, end_of(log).decode(errors="replace"), log)

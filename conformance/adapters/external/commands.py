@@ -17,14 +17,13 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping
 
 from conformance.adapters.file.launch_tables import COMMANDS, Command, External
+from conformance.adapters.launch.broker_log import end_of, launch_error
 from conformance.adapters.launch.process_tree import MARK
-from conformance.adapters.launch.readiness import reasons_in
 from conformance.errors import LaunchError
 from conformance.ledger import RUN_VARIABLE, Ledger
 from conformance.processes import opened
 
 _GATE = 'read -r go || exit 0; : >"$0"; exec "$@" </dev/null'
-_TAIL = 20
 Fill = Callable[[str, str], str]
 """Fills the placeholders of a text; the second is its field."""
 
@@ -100,14 +99,8 @@ class RunningCommand:
         self.process.wait()
 
     def error(self, what: str) -> LaunchError:
-        text = self.log.read_text(errors="replace")
-        command = self.rules.command[0]
-        return LaunchError(
-            f"external.{self.name}: `{command}` {what}; its output is {self.log}",
-            log_tail=text.splitlines()[-_TAIL:],
-            log_reasons=reasons_in(text),
-            log=str(self.log),
-        )
+        said = f"external.{self.name}: `{self.rules.command[0]}` {what}; its output is {self.log}"
+        return launch_error(said, end_of(self.log).decode(errors="replace"), self.log)
 
 
 class Commands:

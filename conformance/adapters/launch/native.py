@@ -21,16 +21,16 @@ from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.settings import EffectiveSettings, unheeded
 from conformance.adapters.interface import READY_QUEUE, DepthProbe, JournalFiles
 from conformance.adapters.launch import ports, queue_declaration
+from conformance.adapters.launch.broker_log import end_of, launch_error
 from conformance.adapters.launch.java import archive_options, archive_path, find_java
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, make_plan
 from conformance.adapters.launch.process_tree import MARK, Tree, name_of
-from conformance.adapters.launch.readiness import LOGIN_S, Readiness, RefusedLogins, WrongProtocolError, reasons_in
+from conformance.adapters.launch.readiness import LOGIN_S, Readiness, RefusedLogins, WrongProtocolError
 from conformance.errors import ClientError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger, inherited
 from conformance.locks import locked
 from conformance.processes import opened, wait_ended
 
-_TAIL = 40
 _TICK_S = 0.02
 
 
@@ -376,13 +376,11 @@ class NativeBroker:
             self._ticket = ""
 
     def _error(self, what: str, failure: StartFailure | None = None) -> LaunchError:
-        """With the end of the newest log that is not empty."""
+        """With what the newest log that is not empty says."""
         for path in [self.log, *(path for path in self.logs if not path.match("start-*.log"))]:
-            said = path.read_text(errors="replace") if path.is_file() else ""
-            text = self.plan.source.file.without_secrets(said, self.plan.source.here)
-            if tail := text.splitlines()[-_TAIL:]:
-                what = f"{self._title} {what}; its log is {path}"
-                return LaunchError(what, log_tail=tail, log_reasons=reasons_in(text), log=str(path), failure=failure)
+            said = self.plan.source.file.without_secrets(end_of(path).decode(errors="replace"), self.plan.source.here)
+            if said:
+                return launch_error(f"{self._title} {what}; its log is {path}", said, path, failure)
         return LaunchError(f"{self._title} {what}; its log {self.log} is empty", log=str(self.log), failure=failure)
 
 

@@ -20,6 +20,7 @@ from conformance.adapters.file.placeholders import fill, fill_known, python_word
 from conformance.adapters.file.settings import EffectiveSettings, explicit, show
 from conformance.adapters.interface import READY_QUEUE, DepthProbe, Options, QueueClient
 from conformance.adapters.launch import ports
+from conformance.adapters.launch.broker_log import launch_error
 from conformance.adapters.launch.java import JavaFound
 from conformance.errors import LaunchError, UsageError
 from conformance.ledger import Ledger, inherited
@@ -306,8 +307,8 @@ def _create(command: Sequence[str], source: BrokerSource, words: Mapping[str, st
     except (OSError, subprocess.TimeoutExpired) as error:
         raise LaunchError(f"{source.file.title}: no instance could be made: {error}") from error
     if made.returncode != 0:
-        tail = (made.stdout + made.stderr).splitlines()[-40:]
-        raise LaunchError(f"{source.file.title}: `{command[0]}` ended with {made.returncode}", log_tail=tail)
+        what = f"{source.file.title}: `{command[0]}` ended with {made.returncode}"
+        raise launch_error(what, made.stdout + made.stderr)
 
 
 def _replace_in(file: pathlib.Path, old: str, new: str) -> None:

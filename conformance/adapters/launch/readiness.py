@@ -25,30 +25,10 @@ from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.reading import uses
 from conformance.adapters.file.settings import stored
 from conformance.adapters.launch import ports
+from conformance.adapters.launch.broker_log import end_of
 from conformance.adapters.launch.plan import Plan
 from conformance.adapters.launch.queue_declaration import lasting
 from conformance.errors import ClientError, LoginError
-
-ERROR_LINE = re.compile(r"^(?!at ).*(\b(ERROR|FATAL|SEVERE)\b|Exception\b|Error\b)")
-"""A line of a log that names an error, and is no line of a stack trace."""
-
-_REASON = re.compile(
-    rf"{ERROR_LINE.pattern}|BOOT FAILED|(?i:^error\b|\[error\]|in use|denied|no space|read-only file system)"
-)
-_REASONS, _WIDEST = 5, 300
-
-
-def reasons_in(log: str) -> tuple[str, ...]:
-    """Return the lines of a log that name an error: at most two of the first and three of the last, each once.
-
-    The first say what failed, and the last `Caused by` of a stack trace why; the lines between repeat both.
-
-    >>> reasons_in("starting\\nFATAL: no port\\n  at Main.run")
-    ('FATAL: no port',)
-    """
-    lines = [line.strip() for line in log.splitlines()]
-    found = list(dict.fromkeys(line[:_WIDEST] for line in lines if _REASON.search(line) and not line.startswith("at ")))
-    return tuple(found if len(found) <= _REASONS else [*found[:2], *found[-3:]])
 
 
 class WrongProtocolError(Exception):
@@ -102,7 +82,7 @@ class Readiness:
 
     def said(self, log: pathlib.Path) -> bytes:
         """Return the log of this start: its output in `log`, and its part of `{log_file}`, at most the end of each."""
-        return _end_of(log, 0) + _end_of(self._own_log, self._own_start)
+        return end_of(log) + end_of(self._own_log, self._own_start)
 
     def said_first(self, log: pathlib.Path) -> str:
         """Return the same, at most the beginning of each: a broker says there what it is."""
@@ -204,15 +184,6 @@ class Readiness:
         except ValueError as error:
             return f"{asked}: {error} in {body[:200]!r}"
         return "" if found == wanted.value else f"{asked}: {wanted.field} is {found!r}, not {wanted.value!r}"
-
-
-def _end_of(log: pathlib.Path, start: int) -> bytes:
-    """Read a log from `start` on, at most its last `limits.LOG` bytes; nothing without a log."""
-    if not log.is_file():
-        return b""
-    with log.open("rb") as stream:
-        stream.seek(max(start, stream.seek(0, 2) - limits.LOG))
-        return stream.read(limits.LOG)
 
 
 def _beginning_of(log: pathlib.Path, start: int) -> bytes:

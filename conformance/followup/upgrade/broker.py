@@ -35,12 +35,15 @@ class FirstStart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FailedUpgradeStart(msgspec.Struct, frozen=True, kw_only=True):
-    """The new version did not start on the data of the old one: its error and log, and where the data is kept."""
+    """The new version did not start on the data of the old one: its error and log, and where the data is kept.
+
+    `log_lines` name an error, or are the last ones if none does.
+    """
 
     trial: str
     says: str
     log: str
-    log_tail: tuple[str, ...]
+    log_lines: tuple[str, ...]
     data: str
 
 
@@ -192,7 +195,7 @@ class UpgradedBroker:
             trial=self._trial,
             says=str(error),
             log=str(self.facts.log.relative_to(below)),
-            log_tail=error.log_tail,
+            log_lines=error.log_lines,
             data=str(self.facts.data.relative_to(below)),
         )
         with self._log.lock:

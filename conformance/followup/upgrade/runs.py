@@ -318,7 +318,7 @@ def _lines(record: UpgradeRecord) -> Iterator[str]:
     if record.refusals:
         first = record.refusals[0]
         yield f"{title}: DID NOT START in {len(record.refusals)} trials. First, in {first.trial}: {first.says}"
-        yield from (f"    | {line}" for line in first.log_tail)
+        yield from (f"    | {line}" for line in first.log_lines)
         yield f"the data that it refused is kept: {first.data}"
 
 
