@@ -16,7 +16,7 @@ from reproductions import FIRST, NAME, change
 from conformance import paths, records
 from conformance.errors import UsageError
 from conformance.followup import bundle
-from conformance.followup.bundle import archive
+from conformance.followup.bundle import archive, source
 from conformance.followup.bundle.source import gather
 from conformance.frontend.cli import cli
 from conformance.history import Ended, Op, Phase, Recorder, bare_header, close_history
@@ -134,13 +134,39 @@ def test_no_word_about_this_machine(made, recorded):
 
 @pytest.mark.spark
 def test_the_same_bytes_twice(made, recorded, spark, tmp_path, capsys):
-    """Sorted, and without dates; the command prints what is missing, and where the file is."""
+    """Sorted, and without dates; the command prints what is missing, and where the file is. Steps go to standard error."""
     words = ["bundle", f"{recorded}#{FIRST}", "--out", str(tmp_path / "again.zip")]
     code = cli.main(words, standalone_mode=False)
-    said = capsys.readouterr().out.splitlines()
+    said = capsys.readouterr()
 
-    assert (0, [*made[0].lines, str(tmp_path / "again.zip")]) == (code, said)
+    assert (0, [*made[0].lines, str(tmp_path / "again.zip")]) == (code, said.out.splitlines())
+    assert ["reading the trial and judging", f"writing {tmp_path / 'again.zip'}: "] == [
+        step
+        for line in said.err.splitlines()
+        for step in ("reading the trial and judging", f"writing {tmp_path / 'again.zip'}: ")
+        if line.startswith(step)
+    ]
     assert made[0].path.read_bytes() == (tmp_path / "again.zip").read_bytes()
+
+
+@pytest.mark.spark
+def test_a_step_is_named_before_it_begins(recorded, spark, tmp_path, monkeypatch):
+    """Spark takes most of a minute: what is silent until then looks as if it hangs."""
+    done = []
+    judge, write = source._evidence, bundle.archive.write
+    monkeypatch.setattr(source, "_evidence", lambda *given: (done.append("judged"), judge(*given))[1])
+    monkeypatch.setattr(bundle.archive, "write", lambda *given: (done.append("written"), write(*given))[1])
+    path = tmp_path / "bug.zip"
+    bundle.make(f"{recorded}#{FIRST}", path, spark, note=done.append)
+    histories = [text for name, text in members(path).items() if re.fullmatch(r"history/.+\.jsonl", name)]
+    events = sum(len(text.splitlines()) - 2 for text in histories)  # without header and footer
+
+    assert [
+        "reading the trial and judging it again; Spark takes most of the time",
+        "judged",
+        f"writing {path}: {events:,} events, logs and journals",
+        "written",
+    ] == done
 
 
 @pytest.mark.spark
