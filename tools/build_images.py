@@ -28,7 +28,7 @@ def main(names: Sequence[str]) -> int:
             print(f"{image.name}, upon {image.base}: {time.monotonic() - began:.0f} s", flush=True)
     except ConformanceError as error:
         print(visible(f"conformance: {error}"), file=sys.stderr)
-        for line in getattr(error, "log_tail", ()):
+        for line in getattr(error, "log_lines", ()):
             print(visible(f"    {line}"), file=sys.stderr)
         return int(error.exit_code)
     return 0

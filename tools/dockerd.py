@@ -23,6 +23,7 @@ from collections.abc import Iterator, Sequence
 
 from conformance import mounts, paths
 from conformance.adapters.container import engine
+from conformance.adapters.launch.broker_log import end_of, launch_error
 from conformance.errors import ConformanceError, LaunchError, UsageError, visible
 from conformance.ledger import Ledger, release_leftovers
 from conformance.processes import opened, wait_ended
@@ -84,8 +85,7 @@ def install() -> None:
     for words in (["update", "-qq"], ["install", "-qq", "-y", "--no-install-recommends", *missing]):
         done = subprocess.run(["apt-get", *words], env=environment, capture_output=True, text=True, check=False)  # noqa: S607
         if done.returncode != 0:
-            said = (done.stdout + done.stderr).splitlines()[-20:]
-            raise LaunchError(f"`apt-get {' '.join(words)}` ended with {done.returncode}", log_tail=said)
+            raise launch_error(f"`apt-get {' '.join(words)}` ended with {done.returncode}", done.stdout + done.stderr)
 
 
 def _spawn(data_root: pathlib.Path, folder: pathlib.Path, ledger: Ledger) -> tuple[subprocess.Popen[bytes], str]:
@@ -108,8 +108,7 @@ def _wait_ready(process: subprocess.Popen[bytes], folder: pathlib.Path, log: pat
                 break
             if _answers(folder / "docker.sock"):
                 return
-    said = log.read_text(errors="replace").splitlines()[-40:]
-    raise LaunchError(f"dockerd did not come up; its log is {log}", log_tail=said, log=str(log))
+    raise launch_error(f"dockerd did not come up; its log is {log}", end_of(log).decode(errors="replace"), log)
 
 
 def _answers(path: pathlib.Path) -> bool:
@@ -168,7 +167,7 @@ def main(words: Sequence[str]) -> int:
             return child.wait()
     except ConformanceError as error:
         print(visible(f"conformance: {error}"), file=sys.stderr)
-        for line in getattr(error, "log_tail", ()):
+        for line in getattr(error, "log_lines", ()):
             print(visible(f"    {line}"), file=sys.stderr)
         return int(error.exit_code)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import time
@@ -28,16 +29,14 @@ def read(broker: Broker, file: BrokerFile, settings: EffectiveSettings) -> tuple
 
     The settings stay as they are if its file does not say how to ask, or if the answer cannot be read.
     """
-    probe = broker.service.policy_probe(broker.service.queue_of(READY_QUEUE))
-    if file.policies is None or probe is None:
-        return settings, ""
-    asked = DepthClient(reachable(broker, probe), "policies")
     try:
-        return in_force(complete(asked.text, file.policies), file.policies, file, settings), ""
+        probe = broker.service.policy_probe(broker.service.queue_of(READY_QUEUE))
+        if file.policies is None or probe is None:
+            return settings, ""
+        with contextlib.closing(DepthClient(reachable(broker, probe), "policies")) as asked:
+            return in_force(complete(asked.text, file.policies), file.policies, file, settings), ""
     except (ClientError, Disconnected, UsageError) as error:
         return settings, str(error)
-    finally:
-        asked.close()
 
 
 def complete(ask: Callable[[], str], table: Policies) -> str:

@@ -221,3 +221,17 @@ def test_rabbitmq_says_the_policy_of_a_queue(asked, definition, expected):
     put = _policy(definition) if definition else lambda broker: None
     with asked(adapters.find("rabbitmq"), before=put) as (before, known, unread):
         assert ("", {**before, **expected}) == (unread, known.values)
+
+
+def test_a_run_without_the_address_for_policies_goes_on_and_says_why(tmp_path):
+    """A file that gives another way to ask for a depth needs no address for AMQP."""
+    file = tmp_path / "mine.toml"
+    depth = '[depth]\nmethod = "command"\ncommand = ["echo", "{queue}", "0"]\npattern = \'(\\d+)$\'\n'
+    file.write_text(f'urls = {{ stomp = "stomp://127.0.0.1:1" }}\n{depth}')
+    found = adapters.find(f"artemis:external={file}")
+    with Ledger(tmp_path / "run", "run-1") as ledger:
+        broker = found.prepare(tmp_path / "here", found.effective(), [], ledger)
+        known, unread = policies.read(broker, found.file, found.effective())
+
+    assert known == found.effective()
+    assert unread == "no address for amqp: artemis was given at stomp only; add amqp://HOST:PORT to external="

@@ -45,15 +45,13 @@ def asked_by(file: BrokerFile, rules: External | None) -> BrokerFile:
 
 
 def _ways(file: BrokerFile, rules: External) -> dict[str, QueuesTable | Depth | None]:
-    """How the suite declares a queue at this broker, and asks about it."""
+    """How the suite declares a queue at this broker, and asks for its depth. Without policies a run goes on."""
     declares = not (rules.creates_queues or rules.queues)
-    asked = asked_by(file, rules)
-    declare = (rules.declare or file.queues) if declares else None
-    return {"declare": declare, "depth": asked.depth, "policies": asked.policies}
+    return {"declare": (rules.declare or file.queues) if declares else None, "depth": rules.depth or file.depth}
 
 
 def _missing_addresses(file: BrokerFile, rules: External) -> Iterator[str]:
-    depth = _ways(file, rules)["depth"]
+    depth = rules.depth or file.depth
     if depth is None:
         return
     needed = "amqp" if depth.method == "amqp-management" else HTTP if "{http_port}" in depth.url else ""
@@ -81,5 +79,5 @@ def _no_value(word: str, given: Collection[str]) -> str:
     """Why a placeholder has no value at an external broker; empty if it has one. `given` are ports with an address."""
     if word in _OF_STARTED:
         return f"{{{word}}} has a value only at a broker that the suite starts"
-    missing = word.endswith("_port") and word not in given
+    missing = word.endswith("_port") and "." not in word and word not in given
     return f"{{{word}}} has no value: external.urls has no address for it" if missing else ""
