@@ -15,6 +15,7 @@ from conformance import adapters, claims, history, paths, scenario
 from conformance.adapters import web
 from conformance.adapters.controls import substitute
 from conformance.adapters.credentials import Access, ClientTls, Secret
+from conformance.adapters.external import addresses
 from conformance.adapters.external.addresses import Place
 from conformance.adapters.external.commands import Commands
 from conformance.adapters.external.queues import PREFIX
@@ -385,6 +386,16 @@ def test_words_that_mean_no_broker(spec: str, says: str) -> None:
 
     assert says in str(caught.value)
     assert "u:p" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", adapters.names())
+def test_the_addresses_that_an_error_suggests_can_be_read(name: str) -> None:
+    """Each is one of the product: of OpenMQ, whose own protocol has no scheme, only the one of STOMP."""
+    file = adapters.find(name).file
+    suggested = [one.replace("HOST:PORT", "h:1") for one in addresses.examples(file)]
+
+    assert suggested == [*addresses.urls_by_protocol(",".join(suggested)).values()]
+    assert {*addresses.urls_by_protocol(",".join(suggested))} <= {*file.protocols}
 
 
 @pytest.mark.parametrize(
