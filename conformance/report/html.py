@@ -267,6 +267,7 @@ def first_timeline(rows: Iterable[VerdictRow]) -> Witness | None:
     return next((witness for row in rows for witness in row.witnesses if witness.timeline), None)
 
 
+@functools.cache
 def markdown(path: Path) -> Markup:
     """Return a Markdown file of ours as HTML: tables whose rows about a file can be linked to, no links beside it."""
     text = _BESIDE.sub(r"\1", path.read_text("utf-8"))
