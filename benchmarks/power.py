@@ -83,9 +83,6 @@ AIMS = (
         "broker-killed-after-commit", "SOLCD-TX-02", "commits-N-ms-before-storing", "commits stored late by", rare=True
     ),
     Aim(
-        "broker-killed-after-commit", "ARTEMIS-TX-09", "commits-in-two-halves-N-ms-apart", "halves of commits apart by"
-    ),
-    Aim(
         "broker-killed-during-commit", "ARTEMIS-TX-09", "commits-in-two-halves-N-ms-apart", "halves of commits apart by"
     ),
 )

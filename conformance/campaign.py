@@ -452,8 +452,7 @@ def _judge(
     starting: judge.StartingSession,
     remembered: Remembered | None = None,
 ) -> Judgement:
-    untried = scenario.untried(catalogue)
-    return judge.judge(folder, catalogue, scenarios, starting, untried=untried, remembered=remembered)
+    return judge.judge(folder, catalogue, scenarios, starting, untried=catalogue.untried, remembered=remembered)
 
 
 def judge_folders(

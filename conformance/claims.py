@@ -82,7 +82,11 @@ class CatalogueControl(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One atomic sentence about acknowledgement behaviour; `catalogue.yaml` defines each field."""
+    """One atomic sentence about acknowledgement behaviour; `catalogue.yaml` defines each field.
+
+    `checks` are the anomalies of the judge that falsify or witness it. With its faults, modes, surfaces and `ways` they
+    say which scenarios decide it (`scenario.load`). A claim without checks says in `untried` why, with the date.
+    """
 
     id: str
     source: Source
@@ -94,6 +98,9 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     faults: tuple[str, ...]
     surfaces: tuple[str, ...]
     falsified_by: str
+    checks: tuple[str, ...] = ()
+    ways: tuple[str, ...] = ()
+    untried: str = ""
     basis: str = ""
     binds: tuple[str, ...] = ()
     when: dict[str, Value] = {}
@@ -171,6 +178,11 @@ class Catalogue(msgspec.Struct, frozen=True):
         opening = urllib.parse.quote(claim.source.sentence.removesuffix("...").strip(), safe="")
         return f"{self._document(claim.source)['url']}#:~:text={opening.replace('-', '%2D')}"
 
+    @property
+    def untried(self) -> dict[str, str]:
+        """By the id of each claim that no scenario decides, the reason with its date."""
+        return {claim.id: claim.untried for claim in self.claims.values() if claim.untried}
+
     def _document(self, source: Source) -> dict[str, str]:
         """Return the entry of a document of the catalogue: a shared one, or a public one by its title."""
         if source.document == "public":
@@ -228,6 +240,8 @@ def _check_words(catalogue: Catalogue) -> None:
             raise CatalogueError(f"{claim.id}: exactly claims whose source document is {SUITE!r} have a reason")
         if claim.is_expectation == bool(claim.source.section and claim.source.sentence):
             raise CatalogueError(f"{claim.id}: source needs section and sentence, unless its document is {SUITE!r}")
+        if bool(claim.checks) == bool(claim.untried):
+            raise CatalogueError(f"{claim.id}: a claim has checks, or else `untried` says why no scenario decides it")
         if (claim.always_judged or claim.documented) and not claim.is_expectation:
             raise CatalogueError(f"{claim.id}: only an expectation has always_judged or documented")
     for exclusion in catalogue.exclusions:
@@ -331,7 +345,8 @@ def _shown(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-_WIRE = ("amqp", "stomp")
+WIRES = ("amqp", "stomp")
+"""The surfaces that a session of this suite speaks."""
 VENDOR_SURFACES = ("jms", "amqp091")
 """The surfaces for a vendor's own client instead of a session of this suite."""
 
@@ -343,7 +358,7 @@ def spoken(claim: Claim, protocol: str, *, bundled: bool) -> bool:
     """
     if protocol in claim.surfaces:
         return True
-    return bundled and "reference" in claim.surfaces and not set(_WIRE) & set(claim.surfaces)
+    return bundled and "reference" in claim.surfaces and not set(WIRES) & set(claim.surfaces)
 
 
 def words(given: Iterable[str]) -> tuple[str, ...]:

@@ -50,7 +50,7 @@ def test_each_liar_breaks_the_claim_that_its_scenario_decides(aim):
 
     assert aim.claim in script.decides
     assert {fault.name for fault in script.faults} == {"kill"}
-    assert all(aim.claim in find(liar).breaks for liar, _ in aim.defects.values())
+    assert all(script.decides[aim.claim].anomaly in find(liar).shows for liar, _ in aim.defects.values())
 
 
 def test_the_table(monkeypatch):

@@ -32,7 +32,7 @@ TODAY = datetime.date(2026, 11, 21)
 KILLED = Publish(9, window=1, until=Kill(Nth("confirm", 3)))
 STANDING_TEXTS = (
     "--claims",
-    "ARTEMIS-TX-09",
+    "SOLCD-TX-02",
     "--scenario",
     "broker-killed-after-commit",
     "--trials",
@@ -359,13 +359,13 @@ def test_a_new_version_that_forgets(regression):
 
     assert 1 == done.returncode, done.stdout + done.stderr
     old, new = (
-        [row for row in report.verdicts if row.claim == "ARTEMIS-TX-09" and row.trials] for report in (before, after)
+        [row for row in report.verdicts if row.claim == "SOLCD-TX-02" and row.trials] for report in (before, after)
     )
     assert ["HOLDS"] == [str(row.verdict) for row in old]
     assert ["VIOLATED"] == [str(row.verdict) for row in new]
     assert ["conformance replay ."] == [row.replay[:20] for row in new]
     assert (
-        "new violations: ARTEMIS-TX-09 in broker-killed-after-commit: HOLDS in the baseline, VIOLATED now"
+        "new violations: SOLCD-TX-02 in broker-killed-after-commit: HOLDS in the baseline, VIOLATED now"
         in done.stdout
     )
     assert after.run.version.endswith(" with liar=loses-the-oldest")
@@ -461,7 +461,7 @@ def test_a_new_version_that_does_not(regression, conformance):
     done = conformance("upgrade", *words, "--baseline", out / "before", "--out", "out")
 
     assert 0 == done.returncode, done.stdout + done.stderr
-    assert "ARTEMIS-TX-09  HOLDS" in done.stdout
+    assert "SOLCD-TX-02  HOLDS" in done.stdout
     assert "started in 3 trials" in done.stdout
 
 
@@ -482,7 +482,7 @@ def test_a_new_version_that_refuses_the_data(regression, conformance, tmp_path):
     assert list((tmp_path / "o" / "brokers").glob("*/old/instance/data/*.journal"))
     assert Standing.REGRESSION is report.expectations.items[0].standing
     assert {"HARNESS_ERROR"} == {
-        str(row.verdict) for row in report.verdicts if row.claim == "ARTEMIS-TX-09" and row.void
+        str(row.verdict) for row in report.verdicts if row.claim == "SOLCD-TX-02" and row.void
     }
 
 

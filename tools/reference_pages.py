@@ -41,7 +41,7 @@ def _table(*head: str, rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
 def _claims() -> Iterator[str]:
     catalogue = claims.load()
     scripts = scenario.load(catalogue).values()
-    untried = scenario.untried(catalogue)
+    untried = catalogue.untried
     documents = dict.fromkeys(map(catalogue.document_title, catalogue.claims.values()))
     yield from ("# Claims", "")
     decided = len(catalogue.claims) - len(untried)

@@ -203,7 +203,7 @@ def chosen_liars(patterns: Sequence[str], *, reduced: bool) -> dict[str, Lie]:
     """Return the liars that break a claim and match, for `none` none; `UsageError` for a pattern that matches none."""
     if [*patterns] == ["none"]:
         return {}
-    found = {name: liar for name, liar in LIARS.items() if liar.breaks and (not reduced or name in REDUCED)}
+    found = {name: liar for name, liar in LIARS.items() if liar.shows and (not reduced or name in REDUCED)}
     if not patterns:
         return found
     return {name: found[name] for name in matching("liar", patterns, found)}
@@ -277,10 +277,20 @@ def line(row: Played) -> str:
     return f"{row.liar}: MISSED by {len(row.scenarios)} scenarios ({row.fault}); {seconds}"
 
 
-def guarantee(claim: str) -> str:
-    """Return the question of the report that a claim answers, by the first check that decides it."""
-    checks = (one.decides[claim] for one in scenario.load(claims.load()).values() if claim in one.decides)
-    return questions.question_of(next(checks).anomaly)
+def broken_by(name: str, liar: Lie) -> tuple[str, ...]:
+    """Return the claims about brokers that a liar breaks.
+
+    A scenario decides them by an anomaly that the liar shows; it has the liar's fault, or the liar as the control.
+    """
+    catalogue = claims.load()
+    found = {
+        claim
+        for item in scenario.load(catalogue).values()
+        for claim, check in item.decides.items()
+        if check.anomaly in liar.shows and check.control is not None
+        if _shows(item, liar.fault) or (isinstance(check.control, scenario.Liar) and check.control.name == name)
+    }
+    return tuple(sorted(claim for claim in found if catalogue.claims[claim].subject is claims.Subject.BROKER))
 
 
 def _played(name: str, liar: Lie) -> Played:
@@ -290,17 +300,18 @@ def _played(name: str, liar: Lie) -> Played:
     claim of the liar that records rollbacks does not bind the honest broker.
     """
     began = time.monotonic()
-    broken = [claims.load().claims[claim] for claim in liar.breaks]
-    over = [word for word in PROTOCOLS if any(claims.spoken(claim, word, bundled=True) for claim in broken)]
-    asks = guarantee(liar.breaks[0])
-    played = functools.partial(Played, liar=name, does=liar.does, guarantee=asks, breaks=liar.breaks, fault=liar.fault)
+    broken = broken_by(name, liar)
+    stated = [claims.load().claims[claim] for claim in broken]
+    over = [word for word in PROTOCOLS if any(claims.spoken(claim, word, bundled=True) for claim in stated)]
+    asks = questions.question_of(liar.shows[0])
+    played = functools.partial(Played, liar=name, does=liar.does, guarantee=asks, breaks=broken, fault=liar.fault)
     protocol = ""
     scripts: tuple[str, ...] = ()
-    for most, required, protocol in itertools.product(SCRIPTS, ((), liar.breaks), over):
+    for most, required, protocol in itertools.product(SCRIPTS, ((), broken), over):
         choose = functools.partial(_fitting, name, liar.fault, most)
-        rows, scripts = _rows(name, liar, liar.breaks, protocol, required, choose)
+        rows, scripts = _rows(name, liar, broken, protocol, required, choose)
         shown = [row for row in rows if row.verdict is Verdict.VIOLATED]
-        if best := next((row for row in shown if row.claim in liar.breaks), None):
+        if best := next((row for row in shown if row.claim in broken), None):
             return played(
                 protocol=protocol,
                 scenarios=scripts,
@@ -308,7 +319,7 @@ def _played(name: str, liar: Lie) -> Played:
                 scenario=best.scenario,
                 faults=best.faults,
                 offended=best.offended_faults,
-                others=tuple(sorted({row.claim for row in shown} - {*liar.breaks})),
+                others=tuple(sorted({row.claim for row in shown} - {*broken})),
                 seconds=time.monotonic() - began,
             )
     return played(protocol=protocol, scenarios=scripts, seconds=time.monotonic() - began)
@@ -389,12 +400,12 @@ def _fitting(name: str, fault: str, most: int, planned: Sequence[Planned]) -> li
     own = {each.script.id for each in planned if each.liar == name}
     subject = [each for each in planned if each.arm == "subject"]
     subject.sort(key=lambda each: each.script.id not in own)
-    fitting = [each for each in subject if each.script.id in own or _shows(each, fault)] or subject
+    fitting = [each for each in subject if each.script.id in own or _shows(each.script, fault)] or subject
     return list(dict.fromkeys(each.script.id for each in fitting))[:most]
 
 
-def _shows(planned: Planned, fault: str) -> bool:
-    names = {each.name for each in planned.script.faults}
+def _shows(script: scenario.Scenario, fault: str) -> bool:
+    names = {each.name for each in script.faults}
     return fault in names if fault != "none" else not names
 
 
@@ -476,8 +487,8 @@ def busy(file: pathlib.Path) -> Iterator[None]:
 
 def uncovered() -> dict[str, str]:
     """Return the claims that no scenario decides, with the reason, and the liars of no claim."""
-    found = scenario.untried(claims.load())
-    return found | {f"liar {name}": "it breaks no claim of the catalogue" for name in LIARS if not LIARS[name].breaks}
+    found = claims.load().untried
+    return found | {f"liar {name}": "it breaks no claim of the catalogue" for name in LIARS if not LIARS[name].shows}
 
 
 def save(found: Selftest, folder: pathlib.Path) -> pathlib.Path:

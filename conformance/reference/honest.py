@@ -305,14 +305,14 @@ class Lie:
 
     Attributes:
         does: What this broker does wrong, as the documentation says it.
-        breaks: The claims of the catalogue that it breaks; empty if no claim speaks of it.
+        shows: The anomalies of the judge that it shows; empty if the judge has none for it.
         fault: The fault of the suite that shows it, or `none`.
         needs: The profile under which it can be seen.
         overrides: The member of `Honest` that is replaced, and its replacement.
     """
 
     does: str
-    breaks: tuple[str, ...]
+    shows: tuple[str, ...]
     fault: str
     needs: str
     overrides: dict[str, Any]

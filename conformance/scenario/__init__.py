@@ -1,4 +1,4 @@
-"""Scenarios: frozen scripts of steps, faults and checks, and the claims that they decide.
+"""Scenarios: frozen scripts of steps and faults, with checks of what these show. Which claims they decide is derived.
 
 The vocabulary of a script is `scenario.script`. A scenario is a class whose docstring is the report's text:
 
@@ -8,9 +8,10 @@ The vocabulary of a script is `scenario.script`. A scenario is a class whose doc
 
         mode = "async_ack"
         steps = (Publish(20_000, window=100, until=Kill(Nth("confirm", Between(150, 400)))), Restart(), Drain(), ...)
-        decides = {"SOLCD-ACK-01": Check("lost", exposure="confirmed_in_window", control=Weakened(...))}
+        checks = (Check("lost", exposure="confirmed_in_window", control=Weakened(...)),)
 
-This package runs nothing, and no check is code: `Check.anomaly` names an entry of the judge's table.
+This package runs nothing, and no check is code: `Check.anomaly` names an entry of the judge's table. A claim names its
+anomalies as well, and `load` pairs them.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-import yaml
 
 from conformance import paths
-from conformance.claims import Catalogue, Claim, Subject, Value, select
+from conformance.claims import WIRES, Catalogue, Claim, Subject, Value
 from conformance.errors import CatalogueError
 from conformance.scenario.reading import (
     check_types,
     drawn,
+    modes_of,
     most_queues,
     needs_of_launcher,
     singles,
@@ -56,6 +57,7 @@ from conformance.scenario.script import (
     Restart,
     Step,
     TogetherFault,
+    spares_broker,
     waits_for_answered_ack,
 )
 
@@ -111,6 +113,7 @@ SPREADS = "sends of one session to several queues"
 ENDS_ONE = "the end of one of several receivers"
 FORWARDS = "sends in the transaction of a consumer"
 TURNED_AWAY = "the end of a link or connection as a refusal"
+DELIVERY_MODES = frozenset({"persistent", "non_persistent"})
 REFUSING = {"creates_addresses", "full_queue_policy", "max_message_bytes"}
 """Settings of a scenario that may make a broker refuse sends; one that blocks makes them wait."""
 
@@ -150,13 +153,15 @@ class Liar:
     """A check-only control: the bundled broker, wrong in exactly one way. It is deterministic: one trial.
 
     With `waits_for_liveness` the liar omits an action, so its trials last for the liveness bound; `trials` is then the
-    number that the claim needs. `profile` is the variant of the broker that lies.
+    number that the claim needs. `profile` is the variant of the broker that lies. `over`: it lies over this protocol
+    only, so its check decides claims of that protocol alone.
     """
 
     name: str
     trials: int = 1
     waits_for_liveness: bool = False
     profile: str = ""
+    over: str = ""
 
     @property
     def label(self) -> str:
@@ -203,9 +208,9 @@ SYNC_OFF_IN_ROUNDS = dataclasses.replace(SYNC_OFF, trials=TRIALS)
 
 @dataclasses.dataclass(frozen=True)
 class Check:
-    """How a claim is decided: an anomaly of the judge's table, what was exposed to it, and where it is seen to fail.
+    """What a scenario can show: an anomaly of the judge's table, what was exposed to it, and where it is seen to fail.
 
-    Permissions name a `witness` of the same table as their anomaly, and have no control.
+    A check without a control is the witness of a permission, or reports an observation.
     """
 
     anomaly: str
@@ -217,6 +222,11 @@ RECOVERED = Check("not_recovered", exposure="sends", control=Liar("refuses-to-st
 """Whether the broker starts again after a fault. It is judged in each scenario that shows it did not; a scenario that
 names it shows as well that it did."""
 
+
+OF_CLIENT = (Subject.VENDOR_CLIENT,)
+"""The `subjects` of a scenario that shows what a vendor's client does, and nothing of the suite's own clients."""
+
+OF_BOTH = (Subject.BROKER, Subject.SESSION, Subject.VENDOR_CLIENT)
 
 STALE = Check("lost_though_old", exposure="confirmed", control=Liar("loses-the-oldest"))
 """How old a message must be to survive, if the broker answers before it has stored."""
@@ -233,7 +243,8 @@ class Scenario:
     names it first), `undeclared` (the broker may make it, or refuse its clients) or `subscribed`: then the first name
     is that of a topic as well, and each queue is a durable subscription of it, which its receivers make and find again
     by the same client id. A publisher sends to the topic, outside transactions. `settings` are those that it asks
-    of a broker or a vendor's client for itself, where these have them. `standing`: its checks judge the trials of every
+    of a broker or a vendor's client for itself, where these have them. `checks` are what it can show, and `decides` the
+    claims that follow (`load`). `subjects`: whose behaviour it shows. `standing`: its checks judge the trials of every
     scenario (`judge.applicable`); its own trials are those in which the controls are seen to fail. `timing`: it
     measures time, so no other trial runs beside it (`run.planning.measures_time`). `thorough`: it is played with
     `--thorough` only; each claim that it decides has another scenario, which stands for it in every run. None that has
@@ -251,6 +262,26 @@ class Scenario:
     standing: bool = False
     timing: bool = False
     thorough: bool = False
+    checks: tuple[Check, ...] = ()
+    subjects: tuple[Subject, ...] = (Subject.BROKER, Subject.SESSION)
+
+    @property
+    def modes(self) -> frozenset[str]:
+        """How its clients send and receive, and what they send, in words of the catalogue."""
+        return frozenset((self.mode, *modes_of(self.steps)))
+
+    @property
+    def ways(self) -> frozenset[str]:
+        """What else a claim may ask of a scenario, in words of the catalogue, and the questions of its clients."""
+        queue, settings = dict(self.queue), dict(self.settings)
+        words = {step.question for step in singles(self.steps) if isinstance(step, Ask)}
+        words |= {"undeclared_queue"} if "undeclared" in queue else set()
+        words |= {"declared_queue"} if not {"created", "subscribed", "undeclared"} & queue.keys() else set()
+        words |= {"standing_queue"} if not LIVES.keys() & queue.keys() else set()
+        words |= {"attempt_limit"} if "max_delivery_attempts" in settings else set()
+        words.add("several_queues" if most_queues(self.steps) > 1 else "one_queue")
+        words.add("both_delivery_modes" if self.modes >= DELIVERY_MODES else "one_delivery_mode")
+        return frozenset(words)
 
     @property
     def session(self) -> dict[str, Value]:
@@ -342,6 +373,18 @@ class Scenario:
         names = [name for fault in self.faults for name in names_of(fault)]
         return next((name for name in reversed(names) if name in claim.faults), "none")
 
+    def tries(self, claim: Claim) -> bool:
+        """Whether its last fault is one of the claim's.
+
+        A claim without a fault is tried where the broker lives through each of them. A standing check judges scenarios
+        without a fault as well, so its claim has to be about these.
+        """
+        if self.standing:
+            return "none" in claim.faults
+        if "none" in claim.faults and all(map(spares_broker, self.faults)):
+            return True
+        return self.fault is not None and not {*names_of(self.fault)}.isdisjoint(claim.faults)
+
     def drawn(self, seed: int, most: int = MOST_ROUNDS, *, control: bool = False) -> Scenario:
         """Return the script of one trial, with every number drawn and at most `most` rounds of each `Rounds`."""
         rng = random.Random(f"{self.id}:{seed}")
@@ -372,27 +415,31 @@ def scenario(cls: type[Any]) -> type[Any]:
         raise CatalogueError(f"scenario {identity} is defined twice")
     if not cls.__doc__:
         raise CatalogueError(f"scenario {identity} has no docstring: the report would have no text")
-    says = " ".join(cls.__doc__.split())
-    client, queue = getattr(cls, "client", "library"), tuple(getattr(cls, "queue", {}).items())
-    settings = tuple(sorted(getattr(cls, "settings", {}).items()))
+    if hasattr(cls, "decides"):
+        raise CatalogueError(
+            f"scenario {identity}: the class {cls.__name__} has `decides`, but a scenario names no claims. Write "
+            "`checks = (Check(...), ...)` with the checks of that mapping; the claims that name these anomalies follow"
+        )
+    optional = ("client", "standing", "timing", "thorough", "subjects")
     _REGISTRY[identity] = Scenario(
         identity,
-        says,
+        " ".join(cls.__doc__.split()),
         cls.mode,
         tuple(cls.steps),
-        dict(cls.decides),
-        client,
-        queue,
-        settings,
-        getattr(cls, "standing", False),
-        getattr(cls, "timing", False),
-        getattr(cls, "thorough", False),
+        {},
+        queue=tuple(getattr(cls, "queue", {}).items()),
+        settings=tuple(sorted(getattr(cls, "settings", {}).items())),
+        checks=tuple(cls.checks),
+        **{name: getattr(cls, name) for name in optional if hasattr(cls, name)},
     )
     return cls
 
 
 def load(catalogue: Catalogue, folder: pathlib.Path | None = None) -> dict[str, Scenario]:
-    """Import every module of `suites/` and return the scenarios by id, each checked against the catalogue."""
+    """Import every module of `suites/` and return the scenarios by id, each with the claims that it decides.
+
+    Raises `CatalogueError` if a scenario contradicts itself, or a check of it decides no claim.
+    """
     folder = folder or paths.suites()
     for path in sorted(folder.glob("*/*.py")):
         if path.parent.name == "claims" or path.name.startswith("_"):
@@ -405,15 +452,54 @@ def load(catalogue: Catalogue, folder: pathlib.Path | None = None) -> dict[str, 
             module = importlib.util.module_from_spec(spec)
             sys.modules[name] = module
             spec.loader.exec_module(module)
-    in_every_run = {claim for item in _REGISTRY.values() if not item.thorough for claim in item.decides}
-    for item in _REGISTRY.values():
-        _validate(item, catalogue)
+    found = {name: dataclasses.replace(item, decides=decided(item, catalogue)) for name, item in _REGISTRY.items()}
+    in_every_run = {claim for item in found.values() if not item.thorough for claim in item.decides}
+    for item in found.values():
+        _validate(item)
+        if idle := next((check for check in item.checks if check not in item.decides.values()), None):
+            raise CatalogueError(f"scenario {item.id}: {_idle(item, idle, catalogue)}")
         if alone := item.thorough and item.decides.keys() - in_every_run:
             raise CatalogueError(f"scenario {item.id} is thorough, and no other decides {min(alone)}")
-    return dict(_REGISTRY)
+    return found
 
 
-def _validate(item: Scenario, catalogue: Catalogue) -> None:
+def decided(item: Scenario, catalogue: Catalogue) -> dict[str, Check]:
+    """Return by claim id the check by which this scenario decides it: its first that the claim names and that fits."""
+    found: dict[str, Check] = {}
+    for claim in catalogue.claims.values():
+        for check in item.checks:
+            if check.anomaly in claim.checks and claim.id not in found and not _obstacle(item, check, claim):
+                found[claim.id] = check
+    return found
+
+
+def _obstacle(item: Scenario, check: Check, claim: Claim) -> str:
+    """Return why a check that the claim names does not decide it in this scenario; empty if it does."""
+    lies = isinstance(check.control, SessionLiar)
+    over = "stomp" if item.client == "raw" else getattr(check.control, "over", "")
+    modes = [{*claim.modes} - DELIVERY_MODES, {*claim.modes} & DELIVERY_MODES]
+    obstacles = {
+        f"is about a {claim.subject}": claim.subject not in item.subjects,
+        "needs a control" if claim.judged else "takes no control": claim.judged != (check.control is not None),
+        "is about a broker, which no session liar proves": lies and claim.subject is Subject.BROKER,
+        "is about a session, and needs a session liar": not lies and claim.subject is Subject.SESSION,
+        f"is tried under {', '.join(claim.faults)}": not item.tries(claim),
+        f"is about {', '.join(claim.modes)}": any(words and words.isdisjoint(item.modes) for words in modes),
+        f"is not about {over} alone": bool(over) and {*claim.surfaces} & {*WIRES} != {over},
+        f"needs {', '.join(claim.ways)}": not item.ways.issuperset(claim.ways),
+    }
+    return next((words for words, stands in obstacles.items() if stands), "")
+
+
+def _idle(item: Scenario, check: Check, catalogue: Catalogue) -> str:
+    """Say why a check decides no claim, and of the first claims that name it, what is in the way."""
+    named = [claim for claim in catalogue.claims.values() if check.anomaly in claim.checks]
+    first = [f"{claim.id} {_obstacle(item, check, claim) or 'has another check here'}" for claim in named[:3]]
+    why = f": {'; '.join(first)}" if named else ", since no claim of the catalogue names it in `checks`"
+    return f"its check {check.anomaly!r} decides no claim{why}"
+
+
+def _validate(item: Scenario) -> None:
     try:
         check_types(item.steps)
     except msgspec.ValidationError as error:
@@ -439,19 +525,6 @@ def _validate(item: Scenario, catalogue: Catalogue) -> None:
             continue
         if restart.until or restart.under or any(step.until or step.linked for step in restart.beside):
             raise CatalogueError(f"scenario {item.id}: clients beside a restart go without a fault and without a link")
-    for claim_id, check in item.decides.items():
-        claim = catalogue.claims.get(claim_id)
-        if claim is None:
-            raise CatalogueError(f"scenario {item.id} decides {claim_id}, which is not in the catalogue")
-        if claim.judged != (check.control is not None):
-            raise CatalogueError(f"scenario {item.id}: {claim_id} needs a control exactly where it can be violated")
-        if item.fault_for(claim) not in claim.faults:
-            raise CatalogueError(f"scenario {item.id}: {claim_id} is tried under {claim.faults}, not under its fault")
-        of_client = claim.subject in (Subject.SESSION, Subject.VENDOR_CLIENT)
-        if isinstance(check.control, SessionLiar) and not of_client:
-            raise CatalogueError(f"scenario {item.id}: {claim_id}: a broker is not proven by a session liar")
-        if claim.subject is Subject.SESSION and not isinstance(check.control, SessionLiar):
-            raise CatalogueError(f"scenario {item.id}: {claim_id}: session claims have session liars")
 
 
 def _validate_receivers(item: Scenario, step: Consume) -> None:
@@ -460,18 +533,3 @@ def _validate_receivers(item: Scenario, step: Consume) -> None:
         raise CatalogueError(f"scenario {item.id}: several receivers go without a transaction, a link and `hold`")
     if step.queues > step.receivers or (step.ends and step.receivers == 1):
         raise CatalogueError(f"scenario {item.id}: it needs a receiver for each queue, and one that goes on")
-
-
-def untried(catalogue: Catalogue, path: pathlib.Path | None = None) -> dict[str, str]:
-    """Return by claim id why no scenario decides it, with the date (`suites/untried.yaml`).
-
-    Raises `CatalogueError` if an entry matches no claim, or a claim has two entries.
-    """
-    path = path or paths.suites() / "untried.yaml"
-    reasons: dict[str, str] = {}
-    for entry in yaml.safe_load(path.read_text(encoding="utf-8"))["untried"]:
-        for claim in select(entry["claims"], catalogue):
-            if claim.id in reasons:
-                raise CatalogueError(f"{path.name}: {claim.id} has two reasons")
-            reasons[claim.id] = f"{entry['reason']} (since {entry['since']})"
-    return reasons

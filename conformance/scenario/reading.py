@@ -55,6 +55,17 @@ def most_queues(steps: Iterable[Step]) -> int:
     return max((step.queues for step in singles(steps) if isinstance(step, Publish | Consume)), default=1)
 
 
+def modes_of(steps: Iterable[Step]) -> Iterator[str]:
+    """Yield the words of the catalogue for how clients send and receive, and for what they send (`modes`)."""
+    for step in singles(steps):
+        if isinstance(step, Consume):
+            yield step.mode
+        elif isinstance(step, Publish):
+            yield "persistent" if step.durable else "non_persistent"
+            answered = step.ack_event_mode or ("blocking" if step.window == 1 else "async_ack")
+            yield "transacted" if step.batch else answered
+
+
 def togethers(steps: Iterable[Step]) -> Iterator[Together]:
     for step in steps:
         if isinstance(step, Rounds):

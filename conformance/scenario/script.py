@@ -322,6 +322,12 @@ def ends_broker(fault: TogetherFault) -> bool:
     return not isinstance(fault, Pause) or fault.then_kill
 
 
+def spares_broker(fault: Fault | DiskFault) -> bool:
+    """Whether the broker lives through the fault, and its disk works: only clients and links meet it."""
+    ends = isinstance(fault, Kill | Stop | PowerLoss | FailedSync | DiskFull)
+    return not ends and not (isinstance(fault, Pause) and fault.then_kill)
+
+
 LinkFault = Cut | HoldLink | Delay | Throttle
 DiskFault = Watched | HeldSync | FailedSync | DiskFull
 Fault = Kill | Stop | Pause | ConsumerCrash | PowerLoss | Cut | HoldLink | Delay | Throttle

@@ -1,6 +1,6 @@
 """A vendor's client is asked what it offers: sessions in each mode, constants, interfaces."""
 
-from conformance.scenario import Check, SessionLiar, scenario
+from conformance.scenario import OF_CLIENT, Check, SessionLiar, scenario
 from conformance.scenario.script import Ask, Drain, Publish
 
 LACKS = Check("denied", exposure="questions", control=SessionLiar("lacks-what-is-asked-for"))
@@ -11,10 +11,9 @@ class SessionInEachMode:
     """A client is asked for a session that is not transacted in each of the three modes of the standard."""
 
     mode = "auto"
+    subjects = OF_CLIENT
     steps = (Ask("has it a session in each mode of the standard"),)
-    decides = {
-        "EMS-MODE-04": Check("denied", exposure="questions", control=SessionLiar("refuses-a-mode")),
-    }
+    checks = (Check("denied", exposure="questions", control=SessionLiar("refuses-a-mode")),)
 
 
 @scenario
@@ -22,10 +21,9 @@ class SessionKeepsItsMode:
     """A session in each mode is asked which one it has, before and after it has taken a message and given it back."""
 
     mode = "auto"
+    subjects = OF_CLIENT
     steps = (Publish(20, window=1), Ask("does a session keep its mode"), Drain())
-    decides = {
-        "EMS-MODE-01": Check("denied", exposure="questions", control=SessionLiar("reports-another-mode")),
-    }
+    checks = (Check("denied", exposure="questions", control=SessionLiar("reports-another-mode")),)
 
 
 @scenario
@@ -36,10 +34,9 @@ class AcknowledgeWhereNoneIsNeeded:
     """
 
     mode = "transacted"
+    subjects = OF_CLIENT
     steps = (Publish(20, window=1), Ask("does acknowledge() do nothing in a mode without it"), Drain())
-    decides = {
-        "EMS-MODE-03": Check("denied", exposure="questions", control=SessionLiar("commits-where-it-acknowledges")),
-    }
+    checks = (Check("denied", exposure="questions", control=SessionLiar("commits-where-it-acknowledges")),)
 
 
 @scenario
@@ -47,8 +44,9 @@ class ConstantOfPreAcknowledge:
     """A client is asked for the constant PRE_ACKNOWLEDGE of its session interface, and for a session with it."""
 
     mode = "pre"
+    subjects = OF_CLIENT
     steps = (Ask("is there PRE_ACKNOWLEDGE"),)
-    decides = {"QPID-PRE-06": LACKS}
+    checks = (LACKS,)
 
 
 @scenario
@@ -56,8 +54,9 @@ class ConstantOfNoAcknowledge:
     """A client is asked for the constant NO_ACKNOWLEDGE of its session interface, and for a session with it."""
 
     mode = "no_ack"
+    subjects = OF_CLIENT
     steps = (Ask("is there NO_ACKNOWLEDGE"),)
-    decides = {"QPID-NOACK-05": LACKS}
+    checks = (LACKS,)
 
 
 @scenario
@@ -68,6 +67,7 @@ class HandlerOfAcknowledgements:
     """
 
     mode = "async_ack"
+    subjects = OF_CLIENT
     settings = {"confirmation_window_bytes": 1_048_576}
     steps = (Ask("is there SendAcknowledgementHandler"),)
-    decides = {"ARTEMIS-ASYNC-09": LACKS}
+    checks = (LACKS,)

@@ -1,6 +1,6 @@
 """A vendor's client sends without waiting, and a listener hears of the answers (JMS 2.0, 7.3)."""
 
-from conformance.scenario import Check, SessionLiar, scenario, weakened
+from conformance.scenario import OF_CLIENT, Check, SessionLiar, scenario, weakened
 from conformance.scenario.script import SETTLE, Between, Drain, Kill, Nth, Pause, Publish, Restart
 
 SMALL, LARGE = 1_024, 10 * 1_048_576
@@ -24,14 +24,13 @@ class ListenerHearsOfEachSend:
     """
 
     mode = "async_ack"
+    subjects = OF_CLIENT
     settings = {"confirmation_window_bytes": SMALL}
     steps = (Publish(2_000, window=100, size=1_024), Drain())
-    decides = {
-        "ARTEMIS-ASYNC-02": HEARD,
-        "ARTEMIS-ASYNC-03": ONCE,
-        "SOLPUB-EVT-05": ONCE,
-        "SOLPUB-EVT-06": HEARD,
-    }
+    checks = (
+        HEARD,
+        ONCE,
+    )
 
 
 @scenario
@@ -39,11 +38,10 @@ class ListenerWithLargeWindow:
     """A client sends 12 MiB, more than its confirmation window of 10 MiB takes; its listener must hear of each."""
 
     mode = "async_ack"
+    subjects = OF_CLIENT
     settings = {"confirmation_window_bytes": LARGE}
     steps = (Publish(1_600, window=100, size=8_192), Drain())
-    decides = {
-        "ARTEMIS-ASYNC-03": ONCE,
-    }
+    checks = (ONCE,)
 
 
 @scenario
@@ -55,13 +53,10 @@ class BrokerKilledAmongListeners:
     """
 
     mode = "async_ack"
+    subjects = OF_CLIENT
     settings = {"confirmation_window_bytes": LARGE}
     steps = (Publish(50_000, window=100, until=Kill(Nth("confirm", Between(150, 600)))), Restart(), *SETTLE)
-    decides = {
-        "ARTEMIS-ASYNC-04": Check(
-            "lost", exposure="confirmed_in_window", control=weakened(confirmation_window_bytes=-1)
-        ),
-    }
+    checks = (Check("lost", exposure="confirmed_in_window", control=weakened(confirmation_window_bytes=-1)),)
 
 
 @scenario
@@ -69,15 +64,16 @@ class AsynchronousSendsAreNotHeldUp:
     """A client sends without waiting; the broker is halted when a send() has returned, and the others must return."""
 
     mode = "async_ack"
+    subjects = OF_CLIENT
     settings = {"confirmation_window_bytes": LARGE, "block_on_durable_send": False}
     steps = (Publish(40, window=40, until=Pause(RETURNED, hold_s=LONG_S)), Drain())
-    decides = {
-        "ARTEMIS-ASYNC-01": Check(
+    checks = (
+        Check(
             "asynchronous_send_waited",
             exposure="sends_halted",
             control=SessionLiar("waits-for-each-send", trials=2, waits_for_liveness=True),
         ),
-    }
+    )
 
 
 @scenario
@@ -88,12 +84,13 @@ class ListenerWithoutWindow:
     """
 
     mode = "async_ack"
+    subjects = OF_CLIENT
     settings = {"confirmation_window_bytes": -1}
     steps = (Publish(40, window=40, until=Pause(RETURNED)), Drain())
-    decides = {
-        "ARTEMIS-ASYNC-05": Check(
+    checks = (
+        Check(
             "answered_afterwards",
             exposure="sends_halted",
             control=weakened(confirmation_window_bytes=SMALL),
         ),
-    }
+    )

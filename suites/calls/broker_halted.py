@@ -3,7 +3,7 @@
 Halted means that every thread of it has stopped, so nothing that is asked for after that can be answered.
 """
 
-from conformance.scenario import Check, SessionLiar, scenario, weakened
+from conformance.scenario import OF_CLIENT, Check, SessionLiar, scenario, weakened
 from conformance.scenario.script import Between, Consume, Drain, Nth, Pause, Publish
 
 LONG_S = 33.0
@@ -29,8 +29,9 @@ class SendsWhileBrokerHalted:
     """
 
     mode = "blocking"
+    subjects = OF_CLIENT
     steps = (Publish(60, window=1, until=Pause(SENT)), Drain())
-    decides = {"SOLCD-SEND-01": RETURNS, "ARTEMIS-SEND-01": RETURNS, "ARTEMIS-SEND-02": RETURNS}
+    checks = (RETURNS,)
 
 
 @scenario
@@ -38,13 +39,10 @@ class NonPersistentSendsWhileBrokerHalted:
     """As with persistent messages, by a client that was told to wait for the answers to non-persistent ones as well."""
 
     mode = "blocking"
+    subjects = OF_CLIENT
     settings = {"block_on_non_durable_send": True}
     steps = (Publish(60, window=1, durable=False, until=Pause(SENT)), Drain())
-    decides = {
-        "ARTEMIS-SEND-03": Check(
-            "send_returned", exposure="sends_halted", control=weakened(block_on_non_durable_send=False)
-        ),
-    }
+    checks = (Check("send_returned", exposure="sends_halted", control=weakened(block_on_non_durable_send=False)),)
 
 
 @scenario
@@ -55,11 +53,9 @@ class NonPersistentSendsAreNotHeldUp:
     """
 
     mode = "fire_and_forget"
+    subjects = OF_CLIENT
     steps = (Publish(40, window=1, durable=False, until=Pause(SENT, hold_s=LONG_S)), Drain())
-    decides = {
-        "ARTEMIS-SEND-04": NON_PERSISTENT_WAITS,
-        "ARTEMIS-SEND-12": NON_PERSISTENT_WAITS,
-    }
+    checks = (NON_PERSISTENT_WAITS,)
 
 
 @scenario
@@ -70,15 +66,16 @@ class PersistentSendsAreNotHeldUp:
     """
 
     mode = "blocking"
+    subjects = OF_CLIENT
     settings = {"block_on_durable_send": False, "block_on_non_durable_send": True}
     steps = (Publish(40, window=1, until=Pause(SENT, hold_s=LONG_S)), Drain())
-    decides = {
-        "ARTEMIS-SEND-12": Check(
+    checks = (
+        Check(
             "send_waited",
             exposure="sends_halted",
             control=weakened(trials=2, waits_for_liveness=True, block_on_durable_send=True),
         ),
-    }
+    )
 
 
 @scenario
@@ -89,15 +86,16 @@ class TransactedSendsAreNotHeldUp:
     """
 
     mode = "transacted"
+    subjects = OF_CLIENT
     steps = (Publish(60, window=1, batch=20, until=Pause(Nth("returned", Between(23, 30)), hold_s=LONG_S)), Drain())
-    decides = {
-        "ARTEMIS-SEND-06": Check(
+    checks = (
+        Check(
             "transacted_send_waited",
             exposure="transacted_sends_halted",
             control=SessionLiar("waits-for-each-send", trials=2, waits_for_liveness=True),
         ),
-        "SOLCD-TX-01": Check("sent_ahead", exposure="transacted_sends_halted"),
-    }
+        Check("sent_ahead", exposure="transacted_sends_halted"),
+    )
 
 
 @scenario
@@ -108,17 +106,16 @@ class AcknowledgedWhileBrokerHalted:
     """
 
     mode = "individual"
+    subjects = OF_CLIENT
     settings = {"block_on_acknowledge": True}
     steps = (
         Publish(80, window=20),
         Consume("individual", prefetch=100, backwards=50, stop=60, until=Pause(TAKEN)),
         Drain(),
     )
-    decides = {
-        "ARTEMIS-ACK-01": Check(
-            "acknowledge_returned", exposure="acknowledges_halted", control=weakened(block_on_acknowledge=False)
-        ),
-    }
+    checks = (
+        Check("acknowledge_returned", exposure="acknowledges_halted", control=weakened(block_on_acknowledge=False)),
+    )
 
 
 @scenario
@@ -129,18 +126,19 @@ class AcknowledgesAreNotHeldUp:
     """
 
     mode = "individual"
+    subjects = OF_CLIENT
     steps = (
         Publish(80, window=20),
         Consume("individual", prefetch=100, backwards=50, stop=60, until=Pause(TAKEN, hold_s=LONG_S)),
         Drain(),
     )
-    decides = {
-        "ARTEMIS-ACK-03": Check(
+    checks = (
+        Check(
             "acknowledge_waited",
             exposure="acknowledges_halted",
             control=weakened(trials=2, waits_for_liveness=True, block_on_acknowledge=True),
         ),
-    }
+    )
 
 
 @scenario
@@ -151,12 +149,9 @@ class CommitsWhileBrokerHalted:
     """
 
     mode = "transacted"
+    subjects = OF_CLIENT
     steps = (Publish(100, window=50, batch=5, until=Pause(Nth("before_commit", Between(4, 8)))), Drain())
-    decides = {
-        "ARTEMIS-TX-01": Check(
-            "commit_returned", exposure="commits_halted", control=SessionLiar("returns-before-commit")
-        ),
-    }
+    checks = (Check("commit_returned", exposure="commits_halted", control=SessionLiar("returns-before-commit")),)
 
 
 @scenario
@@ -167,12 +162,9 @@ class RollbacksWhileBrokerHalted:
     """
 
     mode = "transacted"
+    subjects = OF_CLIENT
     steps = (
         Publish(100, window=50, batch=5, rollback_every=1, until=Pause(Nth("before_commit", Between(4, 8)))),
         Drain(),
     )
-    decides = {
-        "ARTEMIS-TX-02": Check(
-            "rollback_returned", exposure="rollbacks_halted", control=SessionLiar("returns-before-commit")
-        ),
-    }
+    checks = (Check("rollback_returned", exposure="rollbacks_halted", control=SessionLiar("returns-before-commit")),)

@@ -1,6 +1,6 @@
 """The delivery mode of a producer and of one send(), as it leaves a vendor's client: seen on the link."""
 
-from conformance.scenario import Check, SessionLiar, scenario
+from conformance.scenario import OF_CLIENT, Check, SessionLiar, scenario
 from conformance.scenario.script import Drain, Publish
 
 
@@ -12,15 +12,10 @@ class FlagsOfDeliveryModes:
     """
 
     mode = "blocking"
+    subjects = OF_CLIENT
     steps = (Publish(20, window=1, linked=True), Publish(20, window=1, durable=False, linked=True), Drain())
-    decides = {
-        "QPID-PERS-01": Check(
-            "flag_missing", exposure="persistent_on_link", control=SessionLiar("never-sets-the-flag")
-        ),
-        "QPID-NONP-01": Check(
-            "flag_set", exposure="non_persistent_on_link", control=SessionLiar("always-sets-the-flag")
-        ),
-        "QPID-DLV-01": Check(
-            "flag_differs", exposure="flags_on_link", control=SessionLiar("ignores-the-mode-of-one-send")
-        ),
-    }
+    checks = (
+        Check("flag_missing", exposure="persistent_on_link", control=SessionLiar("never-sets-the-flag")),
+        Check("flag_set", exposure="non_persistent_on_link", control=SessionLiar("always-sets-the-flag")),
+        Check("flag_differs", exposure="flags_on_link", control=SessionLiar("ignores-the-mode-of-one-send")),
+    )

@@ -1,6 +1,6 @@
 """A vendor's client that acknowledges before the application gets a message: when, and of which."""
 
-from conformance.scenario import Check, SessionLiar, scenario
+from conformance.scenario import OF_CLIENT, Check, SessionLiar, scenario
 from conformance.scenario.script import SETTLE, Between, Consume, ConsumerCrash, Drain, Nth, Publish
 
 FORGETS = SessionLiar("forgets-acknowledgements")
@@ -19,15 +19,16 @@ class ListenerUnderPreOnLink:
     """
 
     mode = "pre"
+    subjects = OF_CLIENT
     steps = (Publish(30, window=30), Consume("pre", prefetch=10, work_ms=200, until_silent=True, linked=True), Drain())
-    decides = {
-        "QPID-PRE-01": Check(
+    checks = (
+        Check(
             "acknowledged_after_processing",
             exposure="acknowledged_on_link",
             control=SessionLiar("acknowledges-after-processing"),
         ),
-        "QPID-PRE-02": each(FORGETS),
-    }
+        each(FORGETS),
+    )
 
 
 @scenario
@@ -38,8 +39,9 @@ class ReceiverUnderPreOnLink:
     """
 
     mode = "pre"
+    subjects = OF_CLIENT
     steps = (Publish(200, window=100), Consume("pre", prefetch=50, receives=True, stop=150, linked=True), Drain())
-    decides = {"QPID-PRE-02": each(SessionLiar("acknowledges-on-arrival"))}
+    checks = (each(SessionLiar("acknowledges-on-arrival")),)
 
 
 @scenario
@@ -50,8 +52,9 @@ class ListenerThrowsUnderPre:
     """
 
     mode = "pre"
+    subjects = OF_CLIENT
     steps = (Publish(200, window=100), Consume("pre", prefetch=200, stop=150), *SETTLE)
-    decides = {"QPID-PRE-03": Check("acknowledged_again", exposure="acknowledged", control=FORGETS)}
+    checks = (Check("acknowledged_again", exposure="acknowledged", control=FORGETS),)
 
 
 @scenario
@@ -59,9 +62,10 @@ class ListenerKilledUnderPre:
     """The process of a listener of a PRE session is killed while it processes a message, which may be gone."""
 
     mode = "pre"
+    subjects = OF_CLIENT
     steps = (
         Publish(300, window=100),
         Consume("pre", prefetch=50, work_ms=1, until=ConsumerCrash(Nth("process", Between(120, 180)))),
         *SETTLE,
     )
-    decides = {"QPID-PRE-05": Check("unprocessed_gone", exposure="unprocessed")}
+    checks = (Check("unprocessed_gone", exposure="unprocessed"),)

@@ -1,6 +1,6 @@
 """The process of a vendor's client is killed when a call has returned: what it has sent needs no more of it."""
 
-from conformance.scenario import Check, SessionLiar, scenario
+from conformance.scenario import OF_CLIENT, Check, SessionLiar, scenario
 from conformance.scenario.script import SETTLE, Between, ConsumerCrash, Nth, Publish
 
 
@@ -12,8 +12,7 @@ class PublisherKilledAfterSend:
     """
 
     mode = "blocking"
+    subjects = OF_CLIENT
     settings = {"block_on_durable_send": True}
     steps = (Publish(2_000, window=1, until=ConsumerCrash(Nth("returned", Between(50, 150)))), *SETTLE)
-    decides = {
-        "SOLCD-SEND-03": Check("lost", exposure="confirmed", control=SessionLiar("sends-with-the-next-call")),
-    }
+    checks = (Check("lost", exposure="confirmed", control=SessionLiar("sends-with-the-next-call")),)

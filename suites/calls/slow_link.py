@@ -1,6 +1,6 @@
 """A vendor's client sends over a link that is slow: a client that waits for each answer cannot be faster."""
 
-from conformance.scenario import Check, Weakened, scenario, weakened
+from conformance.scenario import OF_CLIENT, Check, Weakened, scenario, weakened
 from conformance.scenario.script import Delay, Drain, Publish
 
 SLOW = Delay(50)
@@ -19,8 +19,9 @@ class SendsOverSlowLink:
     """
 
     mode = "blocking"
+    subjects = OF_CLIENT
     steps = (Publish(20, window=1, until=SLOW), Drain())
-    decides = {"SOLCD-SEND-04": waits(weakened(block_on_durable_send=False))}
+    checks = (waits(weakened(block_on_durable_send=False)),)
 
 
 @scenario
@@ -31,8 +32,7 @@ class SendsOfBothKindsOverSlowLink:
     """
 
     mode = "blocking"
+    subjects = OF_CLIENT
     settings = {"block_on_non_durable_send": True}
     steps = (Publish(10, window=1, until=SLOW), Publish(10, window=1, durable=False, until=SLOW), Drain())
-    decides = {
-        "ARTEMIS-SEND-05": waits(weakened(block_on_durable_send=False, block_on_non_durable_send=False)),
-    }
+    checks = (waits(weakened(block_on_durable_send=False, block_on_non_durable_send=False)),)

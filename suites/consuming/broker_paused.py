@@ -17,10 +17,10 @@ class BrokerPausedWhileAcknowledging:
         Consume("individual", prefetch=50, stop=240, until=Pause(Nth("ack", Between(60, 150)))),
         *SETTLE,
     )
-    decides = {
-        "AMQP-ACC-01": Check(
+    checks = (
+        Check(
             "delivered_after_acknowledgement",
             exposure="acknowledgements_confirmed",
             control=Liar("forgets-every-hundredth-acknowledgement"),
         ),
-    }
+    )

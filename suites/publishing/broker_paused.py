@@ -13,11 +13,11 @@ class BrokerPausedWhilePublishing:
 
     mode = "publish_window"
     steps = (Publish(400, window=20, until=Pause(Nth("confirm", Between(60, 200)))), *SETTLE)
-    decides = {
-        "SOLPUB-WIN-01": Check("over_window", exposure="sends", control=SessionLiar("ignores-its-window")),
-        "EMS-STEP-02": Check(
+    checks = (
+        Check("over_window", exposure="sends", control=SessionLiar("ignores-its-window")),
+        Check(
             "unanswered_send",
             exposure="sends",
             control=Liar("never-answers-one-send", trials=3, waits_for_liveness=True),
         ),
-    }
+    )

@@ -11,16 +11,14 @@ class ReceiptsOnTheWire:
     mode = "async_ack"
     client = "raw"
     steps = (Publish(250, window=50), *SETTLE)
-    decides = {
-        "STOMP-RCPT-01": Check(
+    checks = (
+        Check(
             "unanswered_send",
             exposure="sends",
             control=Liar("never-answers-one-send", trials=3, waits_for_liveness=True),
         ),
-        "STOMP-RCPT-02": Check(
-            "receipt_untrue", exposure="answered", control=Liar("answers-every-hundredth-frame-twice")
-        ),
-    }
+        Check("receipt_untrue", exposure="answered", control=Liar("answers-every-hundredth-frame-twice")),
+    )
 
 
 @scenario
@@ -37,4 +35,4 @@ class BrokerKilledAmongReceipts:
         Restart(),
         *SETTLE,
     )
-    decides = {"STOMP-RCPT-03": Check("unasked_missing", exposure="unasked")}
+    checks = (Check("unasked_missing", exposure="unasked"),)

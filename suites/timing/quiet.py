@@ -26,7 +26,7 @@ class BrokerKilledAfterQuiet:
         Restart(),
         *SETTLE,
     )
-    decides = {
-        "SOLCD-ACK-01": Check("lost_unacknowledged", exposure="confirmed", control=Liar("forgets-after-a-second")),
-        "EXPECT-STALE-01": Check("lost_though_old", exposure="confirmed", control=Liar("forgets-after-a-second")),
-    }
+    checks = (
+        Check("lost_unacknowledged", exposure="confirmed", control=Liar("forgets-after-a-second")),
+        Check("lost_though_old", exposure="confirmed", control=Liar("forgets-after-a-second")),
+    )

@@ -22,9 +22,7 @@ class BrokerKilledBeforeCommit:
         Restart(),
         *SETTLE,
     )
-    decides = {
-        "AMQP-TX-01": Check("available_undischarged", exposure="undischarged", control=Liar("delivers-before-commit")),
-    }
+    checks = (Check("available_undischarged", exposure="undischarged", control=Liar("delivers-before-commit")),)
 
 
 @scenario
@@ -47,9 +45,7 @@ class BrokerKilledDuringCommit:
         ),
         *SETTLE,
     )
-    decides = {
-        "ARTEMIS-TX-09": HALF,
-    }
+    checks = (HALF,)
 
 
 @scenario
@@ -62,9 +58,7 @@ class BrokerKilledDuringCommitToQueues:
 
     mode = "transacted"
     steps = (Rounds((Publish(2_000, window=50, batch=10, queues=4, until=IN_COMMIT), Restart()), 5), *SETTLE)
-    decides = {
-        "EXPECT-QUEUES-01": Check("half_applied", exposure="commits_at_risk", control=Liar("commits-one-queue")),
-    }
+    checks = (Check("half_applied", exposure="commits_at_risk", control=Liar("commits-one-queue")),)
 
 
 @scenario
@@ -80,7 +74,7 @@ class BrokerKilledAfterRollback:
         Restart(),
         *SETTLE,
     )
-    decides = {"AMQP-TX-01": ROLLED_BACK, "STOMP-TX-01": ROLLED_BACK}
+    checks = (ROLLED_BACK,)
 
 
 @scenario
@@ -96,9 +90,7 @@ class BrokerKilledAfterCommit:
         Restart(),
         *SETTLE,
     )
-    decides = {
-        "SOLCD-TX-02": Check("lost_committed", exposure="committed_in_window", control=SYNC_OFF),
-        "ARTEMIS-TX-03": Check("lost_committed", exposure="committed_in_window", control=SYNC_OFF),
-        "ARTEMIS-TX-06": Check("committed_missing", exposure="committed_in_window"),
-        "ARTEMIS-TX-09": HALF,
-    }
+    checks = (
+        Check("lost_committed", exposure="committed_in_window", control=SYNC_OFF),
+        Check("committed_missing", exposure="committed_in_window"),
+    )

@@ -25,15 +25,10 @@ class BrokerPausedDuringCommit:
         ),
         *SETTLE,
     )
-    decides = {
-        "AMQP-TX-02": Check(
+    checks = (
+        Check(
             "transacted_acknowledgement",
             exposure="acknowledged_in_transactions",
             control=Liar("acknowledges-before-commit"),
         ),
-        "STOMP-TX-02": Check(
-            "transacted_acknowledgement",
-            exposure="acknowledged_in_transactions",
-            control=Liar("acknowledges-before-commit"),
-        ),
-    }
+    )

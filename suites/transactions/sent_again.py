@@ -28,7 +28,7 @@ class TransactionSentAgain:
         ),
         *SETTLE,
     )
-    decides = {"EXPECT-ONCE-01": ONCE}
+    checks = (ONCE,)
 
 
 @scenario
@@ -60,4 +60,4 @@ class TransactionsSentAgainWhilePaging:
         ),
         *SETTLE,
     )
-    decides = {"EXPECT-ONCE-01": ONCE}
+    checks = (ONCE,)

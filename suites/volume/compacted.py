@@ -40,6 +40,4 @@ class BrokerKilledWhenAFileIsRemoved:
         ),
         *SETTLE,
     )
-    decides = {
-        "SOLCD-ACK-01": Check("lost_unacknowledged", exposure="confirmed", control=Liar("stores-copies-after-removal")),
-    }
+    checks = (Check("lost_unacknowledged", exposure="confirmed", control=Liar("stores-copies-after-removal")),)

@@ -23,6 +23,4 @@ class BrokerKilledWithADeepQueue:
         Restart(),
         *SETTLE,
     )
-    decides = {
-        "SOLCD-ACK-01": Check("lost", exposure="confirmed", control=Liar("loses-one-in-a-thousand")),
-    }
+    checks = (Check("lost", exposure="confirmed", control=Liar("loses-one-in-a-thousand")),)

@@ -28,9 +28,7 @@ class BrokerKilledWhilePaging:
         Restart(),
         *SETTLE,
     )
-    decides = {
-        "SOLCD-ACK-01": Check("lost_unacknowledged", exposure="confirmed", control=Liar("loses-one-in-a-thousand")),
-    }
+    checks = (Check("lost_unacknowledged", exposure="confirmed", control=Liar("loses-one-in-a-thousand")),)
 
 
 @scenario
@@ -49,4 +47,4 @@ class BrokerKilledWhenPagingBegins:
         Restart(),
         *SETTLE,
     )
-    decides = {"SOLCD-ACK-01": Check("lost", exposure="confirmed", control=Liar("loses-the-oldest"))}
+    checks = (Check("lost", exposure="confirmed", control=Liar("loses-the-oldest")),)

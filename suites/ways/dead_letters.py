@@ -22,7 +22,7 @@ class AttemptsUsedUp:
         Consume("individual", 10, refuse=("failed",), refuse_every=1, refuse_again=True, stop=120, until_silent=True),
         *SETTLE,
     )
-    decides = {"CLASSIC-DLQ-01": MOVED, "EXPECT-MOVED-01": MOVED}
+    checks = (MOVED,)
 
 
 @scenario
@@ -48,4 +48,4 @@ class BrokerKilledWhileDeadLettering:
         Restart(),
         *SETTLE,
     )
-    decides = {"CLASSIC-DLQ-01": MOVED, "EXPECT-MOVED-01": MOVED}
+    checks = (MOVED,)

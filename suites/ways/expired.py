@@ -19,11 +19,7 @@ class BrokerKilledLongBeforeExpiry:
         Restart(),
         *SETTLE,
     )
-    decides = {
-        "EXPECT-EXPIRED-01": Check(
-            "confirmed_nowhere", exposure="confirmed", control=Liar("counts-milliseconds-as-nanoseconds")
-        )
-    }
+    checks = (Check("confirmed_nowhere", exposure="confirmed", control=Liar("counts-milliseconds-as-nanoseconds")),)
 
 
 @scenario
@@ -40,11 +36,7 @@ class ConsumerAfterExpiry:
         Consume("auto", prefetch=100, stop=240, until_silent=True),
         *SETTLE,
     )
-    decides = {
-        "EXPECT-EXPIRED-02": Check(
-            "delivered_expired", exposure="expired_before_consumer", control=Liar("never-expires")
-        )
-    }
+    checks = (Check("delivered_expired", exposure="expired_before_consumer", control=Liar("never-expires")),)
 
 
 @scenario
@@ -68,4 +60,4 @@ class BrokerKilledWhileExpiring:
         Restart(),
         *SETTLE,
     )
-    decides = {"EXPECT-EXPIRED-03": Check("expired_nowhere", exposure="expired", control=Liar("drops-expired"))}
+    checks = (Check("expired_nowhere", exposure="expired", control=Liar("drops-expired")),)

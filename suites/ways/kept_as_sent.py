@@ -13,4 +13,4 @@ class MessagesWithCorrelationIds:
 
     mode = "individual"
     steps = (Publish(80, window=20, correlates=True), Consume("individual", prefetch=20, stop=40), *SETTLE)
-    decides = {"AMQP-BARE-01": Check("corrupt", exposure="received", control=Liar("changes-correlation-ids"))}
+    checks = (Check("corrupt", exposure="received", control=Liar("changes-correlation-ids", over="amqp")),)

@@ -16,7 +16,7 @@ class SendsToAnUndeclaredQueue:
     mode = "async_ack"
     queue = {"undeclared": True}
     steps = (Publish(40, window=10), *SETTLE)
-    decides = {"EXPECT-KEPT-01": KEPT, "RMQ-AMQP-02": KEPT, "RMQ-STOMP-02": KEPT}
+    checks = (KEPT,)
 
 
 @scenario
@@ -30,7 +30,7 @@ class SendsForATopicToAQueue:
     mode = "async_ack"
     settings = {"creates_addresses": False}
     steps = (Publish(40, window=10, for_topic=True), *SETTLE)
-    decides = {"EXPECT-KEPT-01": KEPT}
+    checks = (KEPT,)
 
 
 @scenario
@@ -49,4 +49,4 @@ class SendsOfOversizedMessages:
         Publish(20, window=5, size=1_024),
         *SETTLE,
     )
-    decides = {"EXPECT-KEPT-01": KEPT}
+    checks = (KEPT,)

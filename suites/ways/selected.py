@@ -32,11 +32,11 @@ class GivenBackAndNoLongerSelected:
         OTHERS,
         *SETTLE,
     )
-    decides = {
-        "EXPECT-KEPT-01": Check("confirmed_nowhere", exposure="sends", control=PASSED_OVER),
-        "EXPECT-MOVED-01": Check("given_back_nowhere", exposure="refused", control=PASSED_OVER),
-        "EXPECT-SELECTED-01": SELECTED,
-    }
+    checks = (
+        Check("confirmed_nowhere", exposure="sends", control=PASSED_OVER),
+        Check("given_back_nowhere", exposure="refused", control=PASSED_OVER),
+        SELECTED,
+    )
 
 
 @scenario
@@ -53,7 +53,7 @@ class UnacknowledgedAndNoLongerSelected:
         OTHERS,
         *SETTLE,
     )
-    decides = {
-        "EXPECT-KEPT-01": Check("lost_unacknowledged", exposure="confirmed", control=PASSED_OVER),
-        "EXPECT-SELECTED-01": SELECTED,
-    }
+    checks = (
+        Check("lost_unacknowledged", exposure="confirmed", control=PASSED_OVER),
+        SELECTED,
+    )

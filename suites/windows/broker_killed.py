@@ -23,13 +23,13 @@ class BrokerKilledAtImmediateConfirm:
         Restart(),
         *SETTLE,
     )
-    decides = {
-        "SOLPUB-IMM-02": Check(
+    checks = (
+        Check(
             "lost_immediate",
             exposure="immediate_in_window",
             control=Liar("confirms-immediate-before-storing", profile="solace"),
         ),
-    }
+    )
 
 
 @scenario
@@ -45,8 +45,6 @@ class BrokerKilledAtRangedConfirm:
         Restart(),
         *SETTLE,
     )
-    decides = {
-        "SOLPUB-EVT-02": Check(
-            "lost_in_range", exposure="ranged_in_window", control=Liar("range-covers-unstored", profile="solace")
-        ),
-    }
+    checks = (
+        Check("lost_in_range", exposure="ranged_in_window", control=Liar("range-covers-unstored", profile="solace")),
+    )

@@ -38,18 +38,18 @@ class ThirdOfAWindowSent:
         ROUND_TRIPS,
         Drain(),
     )
-    decides = {
-        "SOLPUB-THR-01": Check(
+    checks = (
+        Check(
             "waited_for_timer",
             exposure="third_sent",
             control=Liar("confirms-by-timer-only", trials=3, profile="solace"),
         ),
-        "SOLPUB-THR-02": Check(
+        Check(
             "answered_late",
             exposure="less_sent",
             control=Liar("confirms-by-threshold-only", trials=3, waits_for_liveness=True, profile="solace"),
         ),
-    }
+    )
 
 
 @scenario
@@ -66,13 +66,13 @@ class ThresholdsOfferedAsSettings:
         Publish(5, window=50, ack_event_mode="windowed"),
         Drain(),
     )
-    decides = {
-        "SOLPUB-THR-03": Check(
+    checks = (
+        Check(
             "threshold_moved",
             exposure="thresholds_offered",
             control=Liar("takes-a-threshold-setting", profile="solace"),
         ),
-    }
+    )
 
 
 @scenario
@@ -89,13 +89,13 @@ class AcknowledgedImmediately:
         ROUND_TRIPS,
         Drain(),
     )
-    decides = {
-        "SOLPUB-IMM-01": Check(
+    checks = (
+        Check(
             "immediate_waited",
             exposure="asked_immediately",
             control=Liar("ignores-ack-immediately", trials=3, profile="solace"),
         ),
-    }
+    )
 
 
 @scenario
@@ -107,10 +107,10 @@ class EverySendOfAWindowAnswered:
 
     mode = "publish_window"
     steps = (Publish(300, window=50, ack_event_mode="per_message"), Drain())
-    decides = {
-        "SOLPUB-ACK-01": Check(
+    checks = (
+        Check(
             "unanswered_send",
             exposure="sends",
             control=Liar("never-answers-one-send", trials=3, waits_for_liveness=True, profile="solace"),
         ),
-    }
+    )

@@ -15,8 +15,4 @@ class WindowMeetsFullQueue:
     mode = "windowed"
     queue = {"max_length": 40}
     steps = (Publish(80, window=30, ack_event_mode="windowed"), *SETTLE)
-    decides = {
-        "SOLPUB-EVT-04": Check(
-            "refusal_hidden", exposure="sends_refused", control=Liar("range-hides-refusal", profile="solace")
-        ),
-    }
+    checks = (Check("refusal_hidden", exposure="sends_refused", control=Liar("range-hides-refusal", profile="solace")),)

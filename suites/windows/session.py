@@ -16,13 +16,11 @@ class AnswersHeldFromPublisher:
         Publish(300, window=30, tells_waits=True, until=HoldLink(Frame("answer", 1, at="before"), hold_s=0.5)),
         Drain(),
     )
-    decides = {
-        "SOLPUB-WIN-02": Check(
+    checks = (
+        Check(
             "window_stayed_shut",
             exposure="window_waits",
             control=SessionLiar("never-reopens-its-window", trials=3, waits_for_liveness=True),
         ),
-        "SOLPUB-WIN-03": Check(
-            "blocked_early", exposure="sends", control=SessionLiar("blocks-at-half-its-window", trials=3)
-        ),
-    }
+        Check("blocked_early", exposure="sends", control=SessionLiar("blocks-at-half-its-window", trials=3)),
+    )

@@ -99,7 +99,7 @@ def test_timing_is_not_measured_beside_others(run_pytest, tmp_path):
     (tmp_path / "mine.py").write_text(
         "from conformance.scenario import Check, scenario\nfrom conformance.scenario.script import SETTLE, Publish\n\n\n@scenario\nclass MineIsTimed:\n"
         '    """Timed."""\n\n    mode = "client"\n    timing = True\n    steps = (Publish(10, window=1), *SETTLE)\n'
-        '    decides = {"EMS-CLIENT-03": Check("many_unacknowledged", exposure="delivered_unacknowledged")}\n'
+        '    checks = (Check("many_unacknowledged", exposure="delivered_unacknowledged"),)\n'
     )
     done = run_pytest("mine.py", "--adapter=reference", "-n2", "--out=out", cwd=tmp_path)
 

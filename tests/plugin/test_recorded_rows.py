@@ -35,7 +35,7 @@ class MineHoldsMany:
         Consume("client", prefetch=1_250, acknowledge=5_000, until=ConsumerCrash(Nth("process", 1_200))),
         *SETTLE,
     )
-    decides = {"EMS-CLIENT-03": Check("many_unacknowledged", exposure="delivered_unacknowledged")}
+    checks = (Check("many_unacknowledged", exposure="delivered_unacknowledged"),)
 '''
 KNOWN = """
 [[known]]

@@ -1,4 +1,4 @@
-"""The liars' labels: every claim exists, every fault is one, and the documentation has a line for each."""
+"""The liars' labels: every anomaly exists, every fault is one, and the documentation has a line for each."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 from conformance import claims, paths, scenario
 from conformance.errors import UsageError
+from conformance.judge.anomalies import ANOMALIES
 from conformance.reference import liars
 from conformance.reference.honest import Honest
 from conformance.reference.liars import LIARS
@@ -21,24 +22,24 @@ POINTS = {name for name in vars(Honest) if not name.startswith("__")}
 
 @pytest.mark.parametrize("name", liars.names())
 def test_labels(name):
-    """Its claims are in the catalogue, its fault is a fault, and it replaces exactly one point of the honest broker."""
+    """Its anomalies are the judge's, its fault is a fault, and it replaces exactly one point of the honest broker."""
     lie = liars.rows()[name]
     replaced = {*lie.overrides, *(set(vars(lie.kind)) & set(POINTS) if lie.kind is not Honest else ())}
 
-    assert set(lie.breaks) - set(claims.load().claims) == set()
+    assert set(lie.shows) - set(ANOMALIES) == set()
     assert lie.fault in FAULTS
     assert len(replaced) == 1
     assert replaced <= POINTS
     assert re.fullmatch("[a-z]+(-([a-z]+|N))+", name)
 
 
-def test_a_control_breaks_its_claim():
-    """A liar that is the control of a check is labelled with the claim that the check decides."""
+def test_a_control_shows_what_its_check_sees():
+    """A liar that is the control of a check is labelled with the anomaly of that check."""
     missing = {
-        (check.control.name, claim)
+        (check.control.name, check.anomaly)
         for item in scenario.load(claims.load()).values()
-        for claim, check in item.decides.items()
-        if isinstance(check.control, Liar) and claim not in LIARS[check.control.name].breaks
+        for check in item.checks
+        if isinstance(check.control, Liar) and check.anomaly not in LIARS[check.control.name].shows
     }
 
     assert missing == set()

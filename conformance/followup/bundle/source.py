@@ -271,7 +271,7 @@ def _reported(folder: pathlib.Path, run: RunRecord) -> tuple[VerdictRow, ...] | 
 
 def _judged(folder: pathlib.Path, catalogue: Catalogue, spark: JudgeSession) -> Judgement:
     try:
-        return judge.judge(folder, catalogue, scenario.load(catalogue), spark, untried=scenario.untried(catalogue))
+        return judge.judge(folder, catalogue, scenario.load(catalogue), spark, untried=catalogue.untried)
     except ConformanceError as error:
         raise HistoryError(f"{folder} cannot be judged: {error}") from error
 

@@ -53,7 +53,7 @@ def described() -> str:
 
 
 def table() -> str:
-    lines = ["| liar | what it does | claims it breaks | shown by | profile |", "|---|---|---|---|---|"]
+    lines = ["| liar | what it does | anomalies that it shows | under | profile |", "|---|---|---|---|---|"]
     for name, lie in rows().items():
-        lines.append(f"| `{name}` | {lie.does} | {' '.join(lie.breaks) or 'none'} | {lie.fault} | {lie.needs} |")
+        lines.append(f"| `{name}` | {lie.does} | {' '.join(lie.shows) or 'none'} | {lie.fault} | {lie.needs} |")
     return "\n".join(lines)

@@ -15,8 +15,8 @@ operations and again every 100."""
 SEVENTH, TENTH = 7, 10
 
 
-def lie(does: str, breaks: str = "", *, fault: str = "none", needs: str = "standard", **overrides: Any) -> Lie:
-    return Lie(does, tuple(breaks.split()), fault, needs, overrides)
+def lie(does: str, shows: str = "", *, fault: str = "none", needs: str = "standard", **overrides: Any) -> Lie:
+    return Lie(does, tuple(shows.split()), fault, needs, overrides)
 
 
 def answers(
