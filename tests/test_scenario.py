@@ -97,9 +97,7 @@ def test_transactions_on_both_sides_are_refused():
     """Two kinds of transactions would share their names in one history."""
     both = (Publish(10, window=5, batch=5), Consume("transacted", acknowledge=5), *SETTLE)
 
-    assert "scenario odd has transactions of sends and of acknowledgements: use two scenarios" == refused(
-        script(both)
-    )
+    assert "scenario odd has transactions of sends and of acknowledgements: use two scenarios" == refused(script(both))
     for alone in (both[:1], (Publish(10, window=5), both[1])):
         scenario._validate(script((*alone, *SETTLE)))
 

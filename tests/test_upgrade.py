@@ -365,8 +365,7 @@ def test_a_new_version_that_forgets(regression):
     assert ["VIOLATED"] == [str(row.verdict) for row in new]
     assert ["conformance replay ."] == [row.replay[:20] for row in new]
     assert (
-        "new violations: SOLCD-TX-02 in broker-killed-after-commit: HOLDS in the baseline, VIOLATED now"
-        in done.stdout
+        "new violations: SOLCD-TX-02 in broker-killed-after-commit: HOLDS in the baseline, VIOLATED now" in done.stdout
     )
     assert after.run.version.endswith(" with liar=loses-the-oldest")
     assert {"broker-killed-after-commit.subject"} == {start["trial"].rpartition(".")[0] for start in record["starts"]}
@@ -481,9 +480,7 @@ def test_a_new_version_that_refuses_the_data(regression, conformance, tmp_path):
     assert "    | unknown journal" in done.stdout
     assert list((tmp_path / "o" / "brokers").glob("*/old/instance/data/*.journal"))
     assert Standing.REGRESSION is report.expectations.items[0].standing
-    assert {"HARNESS_ERROR"} == {
-        str(row.verdict) for row in report.verdicts if row.claim == "SOLCD-TX-02" and row.void
-    }
+    assert {"HARNESS_ERROR"} == {str(row.verdict) for row in report.verdicts if row.claim == "SOLCD-TX-02" and row.void}
 
 
 @pytest.mark.spark
