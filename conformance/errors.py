@@ -58,6 +58,8 @@ class ConformanceError(Exception):
     """The base of every error of this project; its text is one line that a user can act on."""
 
     exit_code: ExitCode = ExitCode.HARNESS
+    of_broker = False
+    """Whether the broker itself voids the trial: then no claim holds by the other trials of that scenario alone."""
 
     def within(self, where: str) -> Self:
         """Return the same error, with its step or file before the text."""
@@ -180,7 +182,8 @@ class LaunchError(ConformanceError):
 
     `log_tail` has the last lines of its log, `log` the path of the whole, and `log_reasons` the few lines of the whole
     that name an error. `failure` says how it failed if it was
-    started and did not become ready, or ended later; it is None for every other reason.
+    started and did not become ready, or ended later; it is None for every other reason. `of_broker` is that of the
+    class.
     """
 
     def __init__(
@@ -191,8 +194,10 @@ class LaunchError(ConformanceError):
         log_reasons: Iterable[str] = (),
         log: str | None = None,
         failure: StartFailure | None = None,
+        of_broker: bool = False,
     ) -> None:
         super().__init__(message)
+        self.of_broker = of_broker
         self.log_tail = tuple(log_tail)
         self.log_reasons = tuple(log_reasons)
         self.log = log
@@ -206,6 +211,20 @@ class LaunchError(ConformanceError):
 
 class ClientError(ConformanceError):
     """A client process of the suite failed or died, and no fault ended it."""
+
+
+class BrokerError(ClientError):
+    """The broker ended a connection, or did not let a client go on, although no fault was active."""
+
+    of_broker = True
+
+
+class DroppedError(BrokerError):
+    """The broker closed the connection of a client without a word, although it is running and no fault was active."""
+
+
+class BlockedError(BrokerError):
+    """The broker blocks its producers: it announces an alarm, or gives them no credit."""
 
 
 class LoginError(ClientError):

@@ -48,6 +48,9 @@ NOT_RECOVERED, NOT_READY = "not recovered", "not ready"
 """Beginnings of the detail of a BROKER event whose start after a fault failed: in `fail` the broker is to blame, in
 `info` that is unknown."""
 
+NOT_ALIVE = "not alive"
+"""Beginning of the detail of a BROKER event in `fail`: without a fault the broker ended, or dropped a connection."""
+
 
 class Op(enum.StrEnum):
     """What was done. The order is the code of the Parquet files: append only."""

@@ -104,8 +104,9 @@ class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
     the broker may keep what it has confirmed before it writes it; 0 if its settings do not say. `rounds` is the most
     that it plays of each `Rounds`. `void` says why nothing
     may be concluded from it: a fault that did not take effect, a process that died by itself, a broker that did not
-    start. The judge sets `void_after_fault` if a fault had taken effect in a void trial. `floor_seconds` is the time of
-    the restarts and waits alone.
+    start. `void_by_broker`: the broker ended by itself, or did not let a client go on, without a fault. The judge sets
+    `void_after_fault` if a fault had taken effect in a void trial. `floor_seconds` is the time of the restarts and
+    waits alone.
     """
 
     trial: str
@@ -125,13 +126,14 @@ class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
     void: str = ""
     void_log: tuple[str, ...] = ()
     void_after_fault: bool = False
+    void_by_broker: bool = False
     floor_seconds: float = 0.0
     seconds: float = 0.0
 
     @property
     def planned(self) -> TrialRecord:
         """The record without the results of the trial."""
-        return msgspec.structs.replace(self, void="", void_log=(), floor_seconds=0.0, seconds=0.0)
+        return msgspec.structs.replace(self, void="", void_log=(), void_by_broker=False, floor_seconds=0.0, seconds=0.0)
 
 
 class Checksum(msgspec.Struct, frozen=True):

@@ -44,7 +44,8 @@ class DepthProbe(msgspec.Struct, frozen=True):
     is a map with the depth as its `field` (ActiveMQ Classic), or a JSON array whose first item is the depth (Artemis).
     `command`: run it; the depth is the group of `pattern` in its output. `needs` names what the broker must have to
     answer at all. With `relayed` no link is made to `address` itself. `host` and `port` are those of its AMQP endpoint,
-    for a client of any protocol, and `access` is its login; they are set when the broker runs.
+    for a client of any protocol, and `access` is its login; they are set when the broker runs. Asked for an alarm, the
+    broker announces it if `pattern` is in its answer.
     """
 
     method: Literal["http", "amqp-management", "command"]
@@ -120,6 +121,9 @@ class Service(Protocol):
 
     def depth_probe(self, queue: str, topic: str = "") -> DepthProbe:
         """How a client asks for the depth of a queue, or of a subscription of the `topic`, by its name there."""
+
+    def alarm_probes(self) -> Mapping[str, DepthProbe]:
+        """How to ask whether it announces an alarm that blocks producers, by the name of the alarm."""
 
     def policy_probe(self, queue: str) -> DepthProbe | None:
         """How to ask for the policies of a queue, by its name at the broker; None if there is no way, or no need."""

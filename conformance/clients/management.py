@@ -1,4 +1,4 @@
-"""Ask the management of a broker: over HTTP, by AMQP or by its command, for a queue's depth and to remove one.
+"""Ask the management of a broker: over HTTP, by AMQP or by its command, for depths and alarms, and to remove a queue.
 
 It uses a connection of its own: so a STOMP or JMS client asks in the same way, and its own traffic does not change.
 """
@@ -135,16 +135,19 @@ class DepthClient:
             return _by_command(probe)
         return _number_of(probe, self._reply(probe))
 
-    def text(self) -> str:
-        """Return the whole answer: JSON, if the broker does as its file says. `ClientError` for an HTTP error status.
+    def text(self, *, of_error: bool = False) -> str:
+        """Return the whole answer: JSON, if the broker does as its file says.
 
-        Artemis answers with a JSON list that holds the text.
+        Raises `ClientError` for an HTTP error status, unless its text is wanted too (`of_error`). Artemis answers with
+        a JSON list that holds the text.
         """
         probe = self._probe
         assert probe is not None  # callers check that the file declares a way
+        if probe.method == "command":
+            return _output(probe).stdout
         if probe.method == "http":
             status, said = _answered(probe)
-            if status >= 300:
+            if status >= 300 and not of_error:
                 raise ClientError(f"{web.shown(probe.url)} answered {status}")
             return said
         reply = self._reply(probe)
@@ -187,10 +190,9 @@ def _over_http(probe: DepthProbe) -> int:
         raise ClientError(f"[depth] {web.shown(probe.url)} gives no number: {why}") from error
 
 
-def _by_command(probe: DepthProbe) -> int:
-    name = pathlib.PurePath(probe.command[0]).name
+def _output(probe: DepthProbe) -> subprocess.CompletedProcess[str]:
     try:
-        done = subprocess.run(
+        return subprocess.run(
             probe.command,
             capture_output=True,
             text=True,
@@ -201,7 +203,11 @@ def _by_command(probe: DepthProbe) -> int:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise ClientError(f"[depth] {name} gives no answer: {error}") from error
+        raise ClientError(f"{pathlib.PurePath(probe.command[0]).name} gives no answer: {error}") from error
+
+
+def _by_command(probe: DepthProbe) -> int:
+    name, done = pathlib.PurePath(probe.command[0]).name, _output(probe)
     found = re.search(probe.pattern, done.stdout) if not done.returncode else None
     if found is None or not found[1].isdecimal():
         said = limits.quoted(" ".join((done.stdout + done.stderr).split())[-300:])

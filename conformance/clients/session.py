@@ -14,7 +14,7 @@ from typing_extensions import override
 from conformance import limits
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.workers.job import Job
-from conformance.errors import ClientError, LoginError
+from conformance.errors import BrokerError, ClientError, LoginError
 from conformance.history import Op, Phase
 
 _UNLIMITED = 1 << 30
@@ -24,7 +24,7 @@ class Disconnected(Exception):
     """The peer is gone: end of stream or reset."""
 
 
-class Refused(ClientError):
+class Refused(BrokerError):
     """The broker closed a link, a session or the connection with an error of its own, or sent an ERROR frame.
 
     `answers` holds the answers to the operation that the broker refused, if it named one. A role that expects a refusal
@@ -38,6 +38,8 @@ class Refused(ClientError):
 
 class LoginRefused(Refused, LoginError):
     """The refusal is about the login."""
+
+    of_broker = False
 
 
 @dataclasses.dataclass(slots=True)

@@ -27,7 +27,7 @@ from conformance.errors import ExitCode, FaultError, HistoryError, UsageError
 from conformance.followup.upgrade import runs
 from conformance.followup.upgrade.broker import for_trial, pair_of
 from conformance.judge.rows import Judgement, Verdict
-from conformance.judge.trial_anomalies import RECOVERY, compared, offences
+from conformance.judge.trial_anomalies import compared, offences
 from conformance.records import RunRecord, TrialRecord
 from conformance.run import artifacts
 from conformance.run.planning import Planned, Selection, arm_label, drawn_for, plan, subject_trials
@@ -421,7 +421,7 @@ def execute(replay: Replay, watcher: Watcher) -> ReplayOutcome:
 def _checks(replay: Replay, judgement: Judgement) -> dict[str, list[str]]:
     """Return by anomaly the claims that this trial decides, or whose control it is.
 
-    The claim that the broker starts again belongs to every trial: if it does not start, nothing else can be seen.
+    The claims that are always judged belong to every trial: that the broker starts again, and stays alive.
     """
     script, selection = replay.campaign.scenarios[replay.record.scenario], replay.campaign.selection
     rows = (*judgement.rows, *judgement.self_checks)
@@ -436,6 +436,9 @@ def _checks(replay: Replay, judgement: Judgement) -> dict[str, list[str]]:
         label = control.label if control else ""
         if claim in answered if replay.record.arm == "subject" else label == replay.record.control:
             found.setdefault(check.anomaly, []).append(claim)
-    always = [claim for claim, stated in replay.campaign.catalogue.claims.items() if stated.always_judged]
-    found.setdefault(RECOVERY, always)
+    for item in replay.campaign.scenarios.values():
+        for claim, check in item.decides.items():
+            always = replay.campaign.catalogue.claims[claim].always_judged
+            if always and claim not in found.setdefault(check.anomaly, []):
+                found[check.anomaly].append(claim)
     return found

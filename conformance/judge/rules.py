@@ -70,7 +70,7 @@ def rows(
             for scenario in scenarios.values()
             if claim.id in scenario.decides and scenario.id not in evidence.run.left_to_thorough
         ]
-        if claim.always_judged:
+        if claim.always_judged and not any(one.scenario.standing for one in counted):
             counted += _seen_elsewhere(claim, scenarios, evidence)
         ruled = _decided([(one, rule(one, evidence, untried)) for one in counted])
         found += [_row(claim, evidence, ruling, one) for one, ruling in ruled]
@@ -188,13 +188,15 @@ def _may_explain(exclusion: Exclusion, one: Tally, values: Mapping[str, Value]) 
 
 
 def _all_void(reason: str, one: Tally, run: RunRecord) -> Ruling:
-    """Return an error of the suite, unless a policy or the broker may have kept the trigger from coming.
+    """Return an error of the suite, unless the broker voided the trials, or may have kept the trigger from coming.
 
     Counter-examples: messages that expire after 500 ms never reach the consumer whose 120th delivery is the trigger;
     and Classic, as it is delivered, may remove no file of its journal as long as a trial lasts.
     """
     if why := next((words for exclusion, words in _in_force(run) if exclusion.excuses != ("aside",)), None):
         return Ruling(Verdict.INCONCLUSIVE, f"{reasons.sentence(reason)} A policy may explain it: {why}.")
+    if one.subject.void and all(record.void_by_broker for record, _ in one.subject.void) and not one.trials:
+        return Ruling(Verdict.INCONCLUSIVE, reasons.sentence(reason))
     if JOURNAL_WATCHED in one.scenario.needs and NOT_FIRED in reason:
         return Ruling(Verdict.INCONCLUSIVE, f"{reasons.sentence(reason)} The broker removed too few journal files.")
     return Ruling(Verdict.HARNESS_ERROR, reason)
@@ -280,7 +282,7 @@ def _judged(one: Tally, evidence: ClaimEvidence) -> Ruling:
 
 
 def _against_control(one: Tally, evidence: ClaimEvidence) -> Ruling:
-    due = REPEATS if one.claim.kind in _REPEATED or one.anomaly.repeated else 1
+    due = REPEATS if one.claim.kind in _REPEATED or one.anomaly.repeated else one.anomaly.trials
     if one.offended >= due:
         return Ruling(Verdict.VIOLATED, reasons.violated(one))
     if one.offended:
@@ -313,6 +315,9 @@ def obstacles(one: Tally, evidence: ClaimEvidence) -> Iterator[str]:
     strange = sum(each.strange for each in facts)
     if strange:
         yield f"{strange:,} messages arrived that no client sent, or altered: the counts cannot be trusted."
+    if by_broker := [why for record, why in one.subject.void if record.void_by_broker]:
+        were = "trial was void" if len(by_broker) == 1 else "trials were void"
+        yield f"{len(by_broker)} {were} because of the broker: {reasons.sentence(by_broker[0])}"
     if unready := [each.unready for each in facts if each.unready]:
         yield f"The broker did not start again in {len(unready)} of {trials}: {reasons.sentence(unready[0])}"
     if hidden := reasons.hidden(one):

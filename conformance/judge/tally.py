@@ -6,6 +6,8 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from conformance.adapters.controls import substitute
 from conformance.claims import Claim
 from conformance.history import message_id
@@ -16,6 +18,7 @@ from conformance.judge.plan.facts import TrialFacts, median
 from conformance.judge.rows import ControlResult, Exposure, Witness
 from conformance.records import RunRecord, TrialRecord
 from conformance.scenario import Check, Scenario, Weakened
+from conformance.scenario.script import SETTLE
 
 NONE = "none"
 NOT_EFFECTIVE = "the fault did not take effect"
@@ -213,21 +216,29 @@ def _everywhere(
         for trial in evidence.trials
         if (item := scenarios.get(trial.scenario)) and applicable.judges(claim, anomaly.name, item, trial, evidence.run)
     ]
-    valid = _arm(chosen, evidence, NONE, anomaly).valid
-    offended = any(facts.offences(anomaly.name) for _, facts in valid)
+    every = _arm(chosen, evidence, NONE, anomaly)
+    offended = any(facts.offences(anomaly.name) for facts in every.facts)
     if not (own.recorded or offended):
         return own
     able = tuple(
         (trial, facts)
-        for trial, facts in valid
+        for trial, facts in every.valid
         if facts.offences(anomaly.name)
-        or (facts.settled and facts.applies(anomaly.name) and facts.exposed(check.exposure))
+        or ((facts.settled or not anomaly.drained) and facts.applies(anomaly.name) and facts.exposed(check.exposure))
+        or (anomaly.drained and _should_settle(scenarios[trial.scenario], facts) and facts.exposed(check.exposure))
     )
-    return Arm(len(chosen), able, ()) if able else own
+    return Arm(len(chosen), able, tuple(each for each in every.void if each[0].void_by_broker)) if able else own
+
+
+def _should_settle(scenario: Scenario, facts: TrialFacts) -> bool:
+    """Whether a trial should have found an empty queue at its end, and did not: what it lacks is unknown."""
+    return not facts.settled and scenario.steps[-2:] == SETTLE[-2:]
 
 
 def _arm(records: Sequence[TrialRecord], evidence: ClaimEvidence, fault: str, anomaly: Anomaly) -> Arm:
     """Return the valid and void trials: without an effective fault a trial is void for claims about the fault.
+
+    A trial in which the broker ended by itself is void for every claim that it does not offend.
 
     Some offences count without it: a broker that confirms and never syncs has no sync that could be held, and a broker
     that does not start may have been broken in the trial before.
@@ -237,6 +248,8 @@ def _arm(records: Sequence[TrialRecord], evidence: ClaimEvidence, fault: str, an
         facts = evidence.facts.get(record.trial)
         if record.void or facts is None:
             void.append((record, record.void or "nothing was recorded"))
+        elif facts.ended and not facts.offences(anomaly.name):
+            void.append((msgspec.structs.replace(record, void_by_broker=True), facts.ended))
         elif not (
             fault == NONE or facts.effective(fault) or (anomaly.true_without_fault and facts.offences(anomaly.name))
         ):

@@ -10,7 +10,7 @@ from conformance.errors import HistoryError
 from conformance.history import message_id
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.input.packing import compact_all
-from conformance.judge.plan.facts import TrialFacts
+from conformance.judge.plan.facts import OF_BROKER, TrialFacts
 from conformance.judge.spark import JudgeSession
 from conformance.judge.verdict import collect_facts
 from conformance.records import TrialRecord
@@ -18,9 +18,6 @@ from conformance.scenario import Scenario
 
 SHOWN = 5
 """How many messages one line names."""
-
-RECOVERY = "not_recovered"
-"""The anomaly that every trial is checked for: it hides all others."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,7 +44,7 @@ class TrialAnomaly:
 def offences(
     folder: pathlib.Path, trials: Iterable[TrialRecord], script: Scenario, session: JudgeSession
 ) -> dict[str, dict[str, TrialAnomaly]]:
-    """Return the anomalies of the scenario's checks and `RECOVERY`, by trial and name; a void trial has none.
+    """Return the anomalies of the scenario's checks and `OF_BROKER`, by trial and name; a void trial has none.
 
     Raises:
         HistoryError: The folder of the run is not writable: each history is packed beside itself.
@@ -59,7 +56,7 @@ def offences(
         compacted = compact_all([(place, record) for place, record in places if place.is_dir()])
     except OSError as error:
         raise HistoryError(f"{folder}: its trials cannot be compacted for the judge: {error}") from error
-    names = list(dict.fromkeys([*(anomaly for anomaly, _ in used), RECOVERY]))
+    names = list(dict.fromkeys([*(anomaly for anomaly, _ in used), *OF_BROKER]))
     found = collect_facts(session.spark, compacted, used)
     return {trial: {name: _seen(name, facts) for name in names} for trial, facts in found.items()}
 
@@ -67,7 +64,7 @@ def offences(
 def _seen(anomaly: str, facts: TrialFacts) -> TrialAnomaly:
     failing = facts.failing.get(anomaly)
     messages = tuple(message_id(producer, n) for _, producer, n in failing.witnesses) if failing else ()
-    words = facts.unrecovered if anomaly == RECOVERY else ""
+    words = str(facts.counts.get(anomaly) or "") if anomaly in OF_BROKER else ""
     return TrialAnomaly(anomaly, facts.offences(anomaly), facts.applies(anomaly), messages, words)
 
 

@@ -189,6 +189,10 @@ class Honest:
         """Whether a broker that took over so many messages goes on when a consumer subscribes."""
         return True
 
+    def outlives_send(self, send: int) -> bool:
+        """Whether the broker goes on when the `send`-th send since its start arrives, from 1."""
+        return True
+
     def takes_over(self, place: int, count: int) -> bool:
         """Whether a start takes over the `place`-th (from 0, by age) of the `count` stored messages of a queue."""
         return True

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import re
 import select
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,10 +17,12 @@ import msgspec
 from conformance import limits
 from conformance.adapters import Adapter, Broker, DepthProbe, EffectiveSettings, vendor_clients
 from conformance.adapters.file.launch_tables import Topic
+from conformance.clients.management import DepthClient
+from conformance.clients.session import Disconnected
 from conformance.clients.workers import job as jobs
 from conformance.clients.workers.job import Job, JobResult, SentTransaction, Vendor
 from conformance.clients.workers.pool import Child, WorkerPool
-from conformance.errors import ClientError, FaultError, Interrupted, LaunchError
+from conformance.errors import BlockedError, BrokerError, ClientError, FaultError, Interrupted, LaunchError
 from conformance.history import Ended, Header, close_history
 from conformance.run.planning import Planned
 from conformance.scenario import RESENDS, TURNED_AWAY
@@ -295,12 +298,26 @@ class ClientRunner:
                 _close(job, Ended.FINISHED if result else Ended.DIED)
                 raise
             _close(job, Ended.DIED, result.error if result else "died without a result")
-            raise ClientError(result.error if result else f"{path.stem} died: {_last_line(child.log)}")
+            if result is None:
+                raise ClientError(f"{path.stem} died: {_last_line(child.log)}")
+            raise (BrokerError if result.of_broker else ClientError)(result.error)
         _close(job, Ended.FINISHED)
+        self._check_blocked(result)
         self.waited_s += result.waited_s
         self.slowest_s = max(self.slowest_s, result.slowest_s)
         self.asked += [result.asked] if result.asked else []
         return result
+
+    def _check_blocked(self, result: JobResult) -> None:
+        """Raise `BlockedError` if the broker did not let a publisher go on, or announces why it did not answer it."""
+        if result.ended == jobs.NO_CREDIT:
+            why = f"the broker gave a publisher no credit for {result.waited_s:.0f} s"
+            needs = "If its management can tell why, say so in [alarms] of its file"
+            raise blocked(self.broker, why) or BlockedError(f"{why}. {needs}")
+        if result.ended == jobs.UNANSWERED and (
+            error := blocked(self.broker, f"the broker did not answer a publisher for {result.waited_s:.0f} s")
+        ):
+            raise error
 
     def crash(self, job: Job) -> None:
         """Run one client that kills itself; raises `FaultError` if it ends in any other way."""
@@ -309,7 +326,9 @@ class ClientRunner:
         path = pathlib.Path(job.history)
         if result is not None:
             _close(job, Ended.FINISHED)
-            raise FaultError(f"the client was not killed: {result.error or result.ended} after {result.count}")
+            error = FaultError(f"the client was not killed: {result.error or result.ended} after {result.count}")
+            error.of_broker = result.of_broker or result.ended in ("stuck", "disconnected")
+            raise error
         lines = path.read_bytes().splitlines() if path.exists() else []
         fired = bool(lines) and b'"phase":"fired"' in lines[-1]
         _close(job, Ended.KILLED_BY_FAULT if fired else Ended.DIED)
@@ -408,6 +427,31 @@ def reachable(broker: Broker, probe: DepthProbe) -> DepthProbe:
         return msgspec.structs.replace(probe, access=broker.service.access("http"))
     host, port = broker.service.endpoint("amqp")
     return msgspec.structs.replace(probe, host=host, port=port, access=broker.service.access("amqp"))
+
+
+def announced_alarms(broker: Broker) -> str:
+    """Return the alarms that the broker announces, as `an alarm (memory)`; empty if it announces none."""
+    found = []
+    for name, probe in broker.service.alarm_probes().items():
+        asked = DepthClient(reachable(broker, probe), "alarms")
+        try:
+            found += [name] if re.search(probe.pattern, asked.text(of_error=True)) else []
+        except (ClientError, Disconnected):
+            continue
+        finally:
+            asked.close()
+    return f"an alarm ({', '.join(found)})" if found else ""
+
+
+def blocked(broker: Broker, seen: str) -> BlockedError | None:
+    """Return the error for a broker that blocks its producers by an alarm; None if it announces none.
+
+    Counter-example to holding the missing answer against it: RabbitMQ stops reading from a producer while an alarm is
+    on, and has not received its sends.
+    """
+    alarms = announced_alarms(broker)
+    what = f"{seen}, and announces {alarms}, which blocks producers"
+    return BlockedError(f"{what}. Free memory or disk, or raise the limit of the broker") if alarms else None
 
 
 def _last_line(path: pathlib.Path) -> str:

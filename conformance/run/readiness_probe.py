@@ -21,7 +21,7 @@ from conformance.clients.workers import job as jobs
 from conformance.clients.workers.job import Job
 from conformance.errors import ClientError
 from conformance.history import bare_header
-from conformance.run.clients import depth_probe, singly
+from conformance.run.clients import blocked, depth_probe, singly
 from conformance.scenario.script import Drain
 
 ANSWER_S = 10.0
@@ -51,10 +51,12 @@ class ProbeClient:
         with self._session(broker, queue) as session:
             session.attach_sender(queue)
             if not pump_until(session.pump, lambda: session.sendable() > 0, ANSWER_S):
-                raise ClientError(f"the broker gave no credit for {queue} within {ANSWER_S:g} s")
+                raise _unserved(broker, f"the broker gave no credit for {queue} within {ANSWER_S:g} s")
             session.send(message, message.encode(), durable=True)
             if not pump_until(session.pump, lambda: bool(session.outcomes), ANSWER_S):
-                raise ClientError(f"the broker did not confirm a durable message to {queue} within {ANSWER_S:g} s")
+                raise _unserved(
+                    broker, f"the broker did not confirm a durable message to {queue} within {ANSWER_S:g} s"
+                )
             outcome = session.outcomes.popleft()
         if outcome.phase != "ok":
             raise ClientError(f"the broker refused a durable message to {queue}: {outcome.detail or outcome.phase}")
@@ -139,6 +141,10 @@ class ProbeClient:
                 session.close()
         except Disconnected as error:
             raise ClientError(f"the broker ended the connection: {error}") from error
+
+
+def _unserved(broker: Broker, seen: str) -> ClientError:
+    return blocked(broker, seen) or ClientError(seen)
 
 
 def probe_client(adapter: Adapter, protocol: str, vendor: str) -> ProbeClient:

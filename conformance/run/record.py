@@ -24,7 +24,7 @@ import msgspec
 
 from conformance import records
 from conformance.clients.workers.pool import WorkerPool
-from conformance.errors import HistoryError, Interrupted, LaunchError, LoginError, UsageError
+from conformance.errors import BlockedError, HistoryError, Interrupted, LaunchError, LoginError, UsageError
 from conformance.history import Header
 from conformance.ledger import Ledger
 from conformance.records import Checksum, RunFile, RunRecord, TrialRecord
@@ -230,7 +230,8 @@ class Recording:
                     try:
                         running, took = self._brokers.acquire(planned)
                     except LaunchError as error:
-                        refused = isinstance(error.__cause__, LoginError)  # a second broker would refuse it too
+                        # A second broker would refuse it too.
+                        refused = isinstance(error.__cause__, LoginError | BlockedError)
                         if not refused and queue.give_back(planned):
                             held = ()
                         else:

@@ -12,13 +12,14 @@ import dataclasses
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterable
 
 from conformance.adapters import Broker
 from conformance.adapters.launch import ports
 from conformance.adapters.launch.broker_log import reasons_in
-from conformance.errors import ClientError, LaunchError, StartFailure
+from conformance.errors import BrokerError, ClientError, DroppedError, LaunchError, StartFailure
 from conformance.history import NOT_READY, NOT_RECOVERED, Phase
 from conformance.ledger import inherited
 from conformance.run.broker_pool import RunningBroker
@@ -47,6 +48,23 @@ MACHINE = {
 
 Names of errors are whole words: `DirectMethodHandleAccessor`, in stack traces of Java 18 and later, has EACCES in it.
 """
+
+
+_BY_SIGNAL = 128
+"""A shell that waits for a broker adds this to the number of the signal that ended it."""
+
+_OWN_SIGNALS = frozenset(
+    {
+        signal.SIGABRT,
+        signal.SIGBUS,
+        signal.SIGFPE,
+        signal.SIGILL,
+        signal.SIGSEGV,
+        signal.SIGSYS,
+        signal.SIGTRAP,
+    }
+)
+"""Signals that a process gives itself, or gets for what it does."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,6 +204,33 @@ def describe_failure(error: LaunchError) -> str:
     what = str(error).partition("; its log ")[0]
     last = (error.log_reasons or (_last_line(error.log_tail),))[-1]
     return f"{what} (its log says: {_plain(last)[:200]})" if last else what
+
+
+def oom_kills() -> int:
+    """Return how many processes of this machine the kernel has killed because memory ran out; 0 if it cannot tell."""
+    with contextlib.suppress(OSError):
+        found = re.search(r"^oom_kill (\d+)$", pathlib.Path("/proc/vmstat").read_text(), re.MULTILINE)
+        return int(found[1]) if found else 0
+    return 0
+
+
+def own_end(broker: Broker, error: LaunchError | BrokerError, *, oom: bool) -> str:
+    """Return how a broker ended, or dropped a connection, by itself; empty if there may be another cause.
+
+    Its end is its own with a status other than 0, or by a signal that a process gives itself. Counter-examples: the
+    kernel kills it for want of memory (SIGKILL); a person, or its own file, stops it in order (status 0, or SIGTERM).
+    """
+    if oom or shutil.disk_usage(broker.facts.data).free < FULL:
+        return ""
+    if isinstance(error, DroppedError):
+        return str(error)
+    if not isinstance(error, LaunchError) or error.failure is None or reason_of_machine(error):
+        return ""
+    status = broker.target.exit_status
+    if not status:
+        return ""
+    ended_by = -status if status < 0 else status - _BY_SIGNAL
+    return "" if 0 < ended_by < signal.NSIG and ended_by not in _OWN_SIGNALS else describe_failure(error)
 
 
 def reason_of_machine(error: LaunchError) -> str:

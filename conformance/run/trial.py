@@ -20,15 +20,15 @@ from conformance.adapters.interface import EXTERNAL
 from conformance.clients.workers import job as jobs
 from conformance.clients.workers.job import Job, JobResult
 from conformance.clients.workers.pool import WorkerPool
-from conformance.errors import ClientError, ConformanceError, Interrupted, LaunchError
+from conformance.errors import BrokerError, ConformanceError, DroppedError, Interrupted, LaunchError
 from conformance.faults import process
-from conformance.history import Ended, Header, Op, Phase, Recorder, close_history
+from conformance.history import NOT_ALIVE, Ended, Header, Op, Phase, Recorder, close_history
 from conformance.records import TrialRecord
 from conformance.run.broker_pool import RunningBroker
 from conformance.run.clients import Abort, ClientRunner, check_alive, depth_probe
 from conformance.run.evidence import EvidenceKeeper, undelivered
 from conformance.run.planning import Planned
-from conformance.run.restart import NotReady, RestartAttempt
+from conformance.run.restart import NotReady, RestartAttempt, oom_kills, own_end
 from conformance.run.traced import TracedRun, over_link, slow_network, watched
 from conformance.scenario import FRESH, REFUSES, TIME_TO_LIVE
 from conformance.scenario.reading import CLEAN_RESTART, JOURNAL_WATCHED
@@ -80,6 +80,8 @@ class TrialPlayer:
         self.client_runner = ClientRunner(planned, running.broker, worker_pool, folder, header, abort)
         self.floor_s = 0.0
         self.seen_stuck = self.broker_is_lost = self.recovered = False
+        self.disturbed = self.unfired = False
+        self.oom_kills = oom_kills()
         self.current: Step | None = None
         self.drains = 0
         self.brought = 0
@@ -95,6 +97,7 @@ class TrialPlayer:
         """
         started, ended, void = time.monotonic(), Ended.FINISHED, ""
         log: tuple[str, ...] = ()
+        of_broker = False
         self.evidence.begin()
         try:
             with self._network():
@@ -104,9 +107,9 @@ class TrialPlayer:
             ended, void = Ended.INTERRUPTED, INTERRUPTED
             raise
         except LaunchError as error:
-            ended, void, log = Ended.DIED, str(error), error.log_lines
+            ended, void, log, of_broker = Ended.DIED, str(error), error.log_lines, error.of_broker
         except ConformanceError as error:
-            ended, void = Ended.DIED, str(error)
+            ended, void, of_broker = Ended.DIED, str(error), error.of_broker
         finally:
             self.recorder.close()
             close_history(self.folder / "orchestrator.jsonl", ended, void)
@@ -115,6 +118,7 @@ class TrialPlayer:
                 describe(self.planned),
                 void=void,
                 void_log=log,
+                void_by_broker=of_broker and oom_kills() == self.oom_kills,
                 floor_seconds=round(self.floor_s + self.client_runner.waited_s, 3),
                 seconds=round(time.monotonic() - started, 3),
             )
@@ -140,10 +144,28 @@ class TrialPlayer:
                     return  # seen to fail: only the subject's restart could still free what is stuck
             if not self.broker_is_lost:
                 self._drain_to_the_end()
-        except LaunchError as error:
-            if not self._after_recovery(error):
+        except (LaunchError, BrokerError) as error:
+            if isinstance(error, LaunchError) and self._after_recovery(error):
+                self._end_unready(RestartAttempt(self.running).died(error, self.planned.queue))
+            elif why := self._own_end(error):
+                self._end_unready(NotReady(Phase.FAIL, f"{NOT_ALIVE}: {why}"))
+            else:
                 raise
-            self._end_unready(RestartAttempt(self.running).died(error, self.planned.queue))
+
+    def _own_end(self, error: LaunchError | BrokerError) -> str:
+        """Return how the broker ended, or dropped a connection, by itself; empty if that may have another cause.
+
+        No fault has reached the broker in this trial, and nothing of this machine explains it (`restart.own_end`). Its
+        owner may stop an external broker, and a vendor's client may close a connection itself.
+        """
+        fault = getattr(self.current, "until", None)
+        armed = isinstance(fault, TogetherFault | PowerLoss) and not self.unfired
+        others = self.planned.adapter.launcher == EXTERNAL or (
+            bool(self.planned.client) and isinstance(error, BrokerError)
+        )
+        if self.disturbed or self.recovered or self.traced or armed or others:
+            return ""
+        return own_end(self.broker, error, oom=oom_kills() > self.oom_kills)
 
     def _after_recovery(self, error: LaunchError) -> bool:
         """Whether the broker ended by itself after a start that followed a fault, so that only its data explain it.
@@ -293,7 +315,7 @@ class TrialPlayer:
             if not ends or not fires:
                 self._check_connected(result)
             elif result.ended == "disconnected" and result.lost_ns < fires.fired_ns:
-                raise ClientError("the broker closed the connection of a client before the fault of another")
+                raise BrokerError("the broker closed the connection of a client before the fault of another")
 
     def _client(self, step: Publish | Consume | Ask, *, broker_may_end: bool = False) -> Job:
         honest = isinstance(step, Consume) and step.honest
@@ -333,6 +355,7 @@ class TrialPlayer:
 
     def _prove(self, fault: TogetherFault, result: JobResult) -> None:
         """Show that the client has fired its fault, and that the broker has ended, or was halted for a time."""
+        self._note_fired(result)
         if isinstance(fault, Pause):
             self.floor_s += fault.hold_s
         if ends_broker(fault):
@@ -341,14 +364,20 @@ class TrialPlayer:
         self._check_connected(result)
         process.prove_fired(fault.name, fired=result.fired, seen=result.seen, wanted=largest(fault.at))
 
+    def _note_fired(self, result: JobResult) -> None:
+        """Note whether the fault of this step has reached the broker."""
+        self.disturbed, self.unfired = self.disturbed or result.fired, not result.fired
+
     def _lose_power(self, job: Job, fault: PowerLoss) -> None:
         """Let the client take the disk away and kill the broker; then prove both, and mount the disk again."""
         with self.running.power() as disk, self.broker.target.armed("power_loss") as handles:
             result = self.client_runner.play(job, [disk, *handles])
+        self._note_fired(result)
         self._prove_ended(fault, result, fault.name)
 
     def _prove_ended(self, fault: Kill | Stop | Pause | PowerLoss, result: JobResult, name: str) -> None:
         if not result.fired:
+            self._check_connected(result)
             self.broker.target.alive_check()
         process.prove_fired(name, fired=result.fired, seen=result.seen, wanted=largest(fault.at))
         process.prove_gone(self.broker.target, name)
@@ -362,7 +391,7 @@ class TrialPlayer:
         self.floor_s += getattr(fault, "hold_s", 0.0)
         self.broker.target.alive_check()
         if result.ended == "disconnected" and fault.name != "cut":
-            raise ClientError(f"the broker closed the connection of a client under {fault.name}")
+            raise BrokerError(f"the broker closed the connection of a client under {fault.name}")
 
     def _restart(self, step: Restart) -> None:
         started = time.monotonic()
@@ -403,6 +432,7 @@ class TrialPlayer:
         Each start is a BROKER event `offered NAME=VALUE`: `fail` if the broker refused the setting, else `ok`.
         """
         started = time.monotonic()
+        self.disturbed = True  # a setting that the suite makes up may end it
         self._untrace()
         self.broker.stop()
         taken: list[str] = []
@@ -447,7 +477,7 @@ class TrialPlayer:
     def _check_connected(self, result: JobResult) -> None:
         if result.ended == "disconnected" and not (self.traced and self.traced.may_end_broker):
             check_alive(self.broker)
-            raise ClientError("the broker closed the connection of a client although no fault was active")
+            raise DroppedError("the broker closed the connection of a client although no fault was active")
 
     def _note(self, op: Op, phase: Phase, **fields: str) -> None:
         self.recorder.record(op, phase, epoch=self.broker.epoch, **fields)
@@ -488,6 +518,8 @@ def describe(planned: Planned) -> TrialRecord:
 def unstarted(planned: Planned, folder: pathlib.Path, error: LaunchError) -> TrialRecord:
     """Write and return the record of a trial whose broker did not start: it is void, and has no history."""
     folder.mkdir(parents=True)
-    record = msgspec.structs.replace(describe(planned), void=str(error), void_log=error.log_lines)
+    record = msgspec.structs.replace(
+        describe(planned), void=str(error), void_log=error.log_lines, void_by_broker=error.of_broker
+    )
     records.save(record, folder / "trial.json")
     return record

@@ -25,10 +25,16 @@ class EveryTrial:
         *SETTLE,
     )
     checks = (
+        Check(
+            "stuck",
+            exposure="confirmed",
+            control=Liar("skips-every-hundredth-delivery", trials=3, waits_for_liveness=True),
+        ),
         Check("lost", exposure="confirmed", control=Liar("loses-half-a-prefetch")),
         TWICE,
         Check("drained_twice", exposure="received", control=Liar("stores-every-hundredth-twice")),
         ALTERED,
         REORDERED,
+        Check("not_alive", exposure="sends", control=Liar("ends-at-a-send")),
         Check("phantom", exposure="received", control=Liar("renames-a-message")),
     )

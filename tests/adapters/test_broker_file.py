@@ -200,6 +200,12 @@ REFERENCES = [
         {"method": "http", "present": "x", "fields": {"levl": ["x"]}},
         "policies.fields: unknown setting 'levl': did you mean 'level'?",
     ),
+    ("alarms", {"memory": {"method": "http", "url": "http://host/"}}, "alarms.memory: an alarm needs pattern"),
+    (
+        "alarms",
+        {"memory": {"method": "http", "url": "http://{queue}/", "pattern": "x"}},
+        "alarms.memory.url: unknown placeholder 'queue'",
+    ),
     ("policies", {"method": "http"}, "policies.fields: required: without it no policy is read from the answer"),
     ("config/listeners/speaks", {"mqtt": "MQTT"}, "config.listeners.speaks: unknown protocol 'mqtt'"),
     ("config/keeps", ["--snc"], "config.keeps: unknown deviation '--snc': did you mean '--sync'?"),

@@ -21,7 +21,7 @@ from conformance.adapters import web
 from conformance.adapters.launch import broker_log, native, plan, readiness
 from conformance.adapters.launch.plan import Options
 from conformance.adapters.launch.process_tree import MARK, Tree
-from conformance.errors import ClientError, LaunchError, LoginError, StartFailure, UsageError
+from conformance.errors import BlockedError, ClientError, LaunchError, LoginError, StartFailure, UsageError
 from conformance.ledger import Ledger
 from conformance.processes import cannot_hold, identify, is_alive
 
@@ -43,9 +43,9 @@ def late(broker: native.NativeBroker, lacks: str) -> LaunchError:
     """
     check = broker._check_late
 
-    def over(began: float, missing: object) -> None:
+    def over(began: float, missing: object, cause: ClientError | None = None) -> None:
         is_over = lacks in str(missing) and broker.log.stat().st_size > 0
-        check(began - 1e6 if is_over else began, missing)
+        check(began - 1e6 if is_over else began, missing, cause)
 
     broker._check_late = over  # type: ignore[method-assign]
     return refused(broker)
@@ -316,6 +316,22 @@ def test_a_refused_login_ends_the_first_start_soon(make: Make, monkeypatch: pyte
 
     assert "refuses the login of the suite: the login of 'alice' was refused; look at the user" in str(error)
     assert (None, LoginError) == (error.failure, type(error.__cause__))
+
+
+@pytest.mark.parametrize(("ready_s", "own_s"), [(0.0, 1e9), (0.2, 0.2)], ids=["first", "after a fault"])
+def test_an_alarm_is_no_late_start(make: Make, monkeypatch: pytest.MonkeyPatch, ready_s: float, own_s: float) -> None:
+    """It ends the first start soon. After a fault the broker has its time, and has not failed to recover."""
+    monkeypatch.setattr(native, "LOGIN_S", 0.3)
+
+    def prove(broker: native.NativeBroker) -> None:
+        raise BlockedError("the broker gave no credit, and announces an alarm (memory)")
+
+    broker = make("amqp(said['amqp'])", f"ready_message = true\nready_s = {own_s}", prove=prove)
+    with pytest.raises(LaunchError, match="the broker gave no credit, and announces an alarm") as raised:
+        broker.start(ready_s=ready_s)
+
+    assert (None, True) == (raised.value.failure, raised.value.of_broker)
+    assert isinstance(raised.value.__cause__, BlockedError)
 
 
 @pytest.mark.parametrize(("ready_s", "times"), [(0.0, 2), (60.0, 6)])

@@ -12,7 +12,7 @@ from conformance.adapters.interface import DepthProbe
 from conformance.clients.roles import play as roles
 from conformance.clients.roles.modes import MODES, AckHeader
 from conformance.clients.session import Refused, SendOutcome
-from conformance.clients.workers.job import NEVER, SentTransaction
+from conformance.clients.workers.job import NEVER, NO_CREDIT, UNANSWERED, SentTransaction
 from conformance.errors import ClientError
 from conformance.history import UNSELECTED, Op, Phase
 from conformance.scenario.script import Consume, Drain, Kill, Nth, Publish
@@ -51,9 +51,24 @@ def test_lost_connection_leaves_the_outcome_unknown(play):
 
 def test_no_answer_on_an_open_connection_is_said(play):
     """After the liveness bound, apart from a lost connection."""
-    _, events = play(Publish(1, window=1), Listed(answers=False))
+    result, events = play(Publish(1, window=1), Listed(answers=False))
 
     assert (Phase.INFO, "unanswered") == (events[-1].phase, events[-1].detail)
+    assert UNANSWERED == result.ended
+
+
+def test_a_publisher_without_credit_ends_after_the_liveness_bound(play):
+    """Smallest counter-example to waiting on: RabbitMQ gives no credit over AMQP while a memory alarm is on."""
+
+    class Spent(Listed):
+        def sendable(self):
+            return 3 - sum(op is Op.SEND for op, _, _ in self.log)
+
+    result, events = play(Publish(5, window=5), Spent(), liveness_s=0.2)
+
+    assert (NO_CREDIT, 3) == (result.ended, result.count)
+    assert 0.2 <= result.waited_s < 5
+    assert {f"p1:{n}" for n in (1, 2, 3)} == {e.message for e in events if e.op is Op.SEND}
 
 
 @pytest.mark.parametrize(

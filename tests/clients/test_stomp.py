@@ -177,14 +177,19 @@ def test_subscribe_fills_placeholders_and_keeps_early_messages(dial):
 
 
 def test_fields_of_a_delivery(dial):
-    """Count and redelivered are None if the broker does not send them; a message without our id is marked."""
+    """Without its header the count is None, and the message is not redelivered; one without our id is foreign."""
     redelivered = message("m1", more=b"redelivered:true\ndelivery-count:2\n")
     others = (message("m2"), message("m3", more=b"redelivered:false\n"), b"MESSAGE\nmessage-id:7\nack:a\n\n\0")
     session = dial(answers(receipt(1), redelivered, *others))
     session.attach_receiver("q1", 7, AckHeader.INDIVIDUAL)
     pump(session, lambda: len(session.incoming) == 4)
 
-    expected = [("m1", 2, True, "1"), ("m2", None, None, "2"), ("m3", None, False, "3"), ("foreign:7", None, None, "4")]
+    expected = [
+        ("m1", 2, True, "1"),
+        ("m2", None, False, "2"),
+        ("m3", None, False, "3"),
+        ("foreign:7", None, False, "4"),
+    ]
     assert expected == [(r.message, r.count, r.redelivered, r.delivery) for r in session.incoming]
 
 

@@ -99,7 +99,8 @@ DELIVERIES = """
 [unmarked]
 2 1 delivered again without its mark: kept 1 2, handed 1 2, crashed, came 1 epoch=1 redelivered=False,
     came 2 epoch=1 redelivered=True
-1 0 delivered again, and the client sees no mark at all: kept 1, handed 1, crashed, came 1 epoch=1
+1 1 delivered again, and the client sees no mark at all: kept 1, handed 1, crashed, came 1 epoch=1
+1 0 delivered again with its mark: kept 1, handed 1, crashed, came 1 epoch=1 redelivered=True
 0 0 only prefetched before: kept 1, crashed, came 1 epoch=1 redelivered=False
 0 0 without its mark after a restart: kept 1, handed 1, killed consumer-1, came 1 redelivered=False
 0 0 given back and without a mark: kept 1, handed 1, given_back 1, crashed, came 1 epoch=1 redelivered=False

@@ -9,7 +9,14 @@ SENDS = """
 1 1 a broker that the trial before ended does not start for this one: not_back
 0 0 a broker that may or may not be to blame, before any message: unready
 
+[not_alive]
+2 2 a broker that ends by itself is convicted by all that was sent to it: kept 1, sent 2, not_alive, no_answer 2
+1 0 a broker that stays alive is not: kept 1, settled 1
+1 0 a broker that does not start after a kill ended by a fault: kept 1, killed, not_back
+1 1 a broker that ends by itself before any message: not_alive
+
 [lost]
+0 0 what is in a broker that ended by itself is not called lost: kept 1, not_alive
 0 0 what a broker that does not start holds is not called lost: kept 1, killed, not_back
 2 1 a confirmed message that never came is lost: kept 1 2, killed, settled 1
 1 0 a confirmed message that came is not lost: kept 1, killed, settled 1
@@ -62,6 +69,14 @@ SENDS = """
 0 0 one drain does not say what was kept: kept 1, silent 1
 
 [stuck]
+3 2 withheld from a live consumer for the liveness bound, and given to the next: kept 1 2 3, took 1, starved, came 2,
+    came 3, silent 1, silent 2
+2 1 withheld from one consumer, and given to a later one: kept 1 2, took 1, starved, handed 2 consumer=2, silent 1
+1 1 committed and withheld: put t1 1, committed t1, starved, came 1, silent 1, silent 2
+2 0 a consumer with a delivery open waits for the next: kept 1 2, handed 1, starved, came 1, came 2, silent 1
+2 0 sent only after a consumer has waited: kept 1, took 1, starved, kept 2, came 2, silent 1
+4 0 a consumer waits while another one holds the rest: kept 1 2 3 4, handed 1 consumer=2, handed 2, ack_sent 2, starved,
+    handed 3, handed 4 consumer=2, silent 1
 2 1 of two missing messages one is stuck where the last depth counts one: kept 1 2, killed, stuck 1, stuck 2
 2 1 a missing message beside one that came after a restart is not stuck: kept 1 2, killed, stuck 1,
     came 1 drain=2 epoch=3, silent 2, silent 3

@@ -31,14 +31,14 @@ def facts(*, offends=None, applies=100, exposed=50, effective=FAULTS, **counts):
     return TrialFacts(found, failing)
 
 
-def evidence(name, subject, control=(), label=None, run=RUN, void="", void_after_fault=False):
+def evidence(name, subject, control=(), label=None, run=RUN, void="", **about_void):
     """Trials of one scenario: facts, or None for a void one."""
     trials, known = [], {}
     label = label or scenario.SYNC_OFF.label
     for arm, each in (("subject", subject), ("control", control)):
         for index, one in enumerate(each, 1):
             about = record(f"{arm}.{index}", name, arm, label if arm == "control" else "", index)
-            gone = {"void": void or "the broker did not start", "void_after_fault": void_after_fault}
+            gone = {"void": void or "the broker did not start", **about_void}
             trials.append(about if one else msgspec.structs.replace(about, **gone))
             if one:
                 known[about.trial] = one

@@ -281,6 +281,11 @@ def not_back(words="not recovered: it ended with status 1", phase=Phase.FAIL):
     return [("orchestrator", begun), ("orchestrator", {**about, "phase": phase, "detail": words})]
 
 
+def not_alive(words="not alive: it died by itself (status 1)"):
+    """Without a fault the broker ended, or dropped a connection."""
+    return of("orchestrator", Op.BROKER, Phase.FAIL, queue=None, detail=words)
+
+
 def unready():
     """It was not ready, and started from a copy of its data."""
     return not_back("not ready: it ended with status 1; a second broker started from a copy", Phase.INFO)

@@ -28,6 +28,7 @@ NOT_BACK = "not recovered: it ended with status 3; a second broker, on a copy of
 DEAD = facts(offends={"not_recovered": 100}, was_settled=False, not_recovered=NOT_BACK)
 UNKNOWN = facts(was_settled=False, not_ready="not ready: it ended with status 3; no copy of its data could be tried")
 RECOVER, REFUSES = "EXPECT-RECOVER-01", "liar refuses-to-start-with-messages"
+UNANSWERED, NEVER_ANSWERS = [facts(offends={"unanswered_send": 1})] * 3, "liar never-answers-one-send"
 REFUSED = [facts(offends={"not_recovered": 100}, not_recovered=NOT_BACK)]
 
 
@@ -380,6 +381,25 @@ def test_a_trial_without_events_is_void():
 def test_a_void_trial_beside_valid_ones():
     assert Verdict.HOLDS == rule("SOLCD-ACK-01", KILL, [None, *CLEAN], BROKEN).verdict
     assert Verdict.INCONCLUSIVE == rule("SOLCD-ACK-01", KILL, [None, *CLEAN[:2]], BROKEN).verdict
+
+
+@pytest.mark.parametrize("claim", ["SOLCD-ACK-01", "EMS-STEP-02"], ids=["with a fault", "without"])
+def test_a_trial_that_the_broker_voided(claim):
+    """Three clean kills beside seven trials in which the broker had died before: nothing holds by those three."""
+    scenario, control, label = (KILL, BROKEN, None) if claim == "SOLCD-ACK-01" else (AUTO, UNANSWERED, NEVER_ANSWERS)
+    why = "broker died by itself (status -6)"
+    died = facts(offends={"not_alive": 3}, not_alive=f"not alive: {why}", was_settled=False)
+    row = rule(claim, scenario, [*CLEAN, *[None] * 7], control, label, void=why, void_by_broker=True)
+    ended = rule(claim, scenario, [*CLEAN, died], control, label)
+    alone = rule(claim, scenario, [None] * 3, control, label, void=why, void_by_broker=True)
+    bad = facts(offends={**LOST, "unanswered_send": 1, "not_alive": 3}, not_alive=f"not alive: {why}")
+
+    assert (Verdict.INCONCLUSIVE, 3, 7) == (row.verdict, row.trials, row.void)
+    assert row.reason.startswith(f"7 trials were void because of the broker: {why}.")
+    assert (Verdict.INCONCLUSIVE, 3, 1) == (ended.verdict, ended.trials, ended.void)
+    assert ended.reason.startswith(f"1 trial was void because of the broker: not alive: {why}.")
+    assert (Verdict.INCONCLUSIVE, f"Every trial was void: {why}.") == (alone.verdict, alone.reason)
+    assert Verdict.VIOLATED == rule(claim, scenario, [bad] * 3, control, label).verdict
 
 
 @pytest.mark.parametrize(("claim", "label"), [("SOLCD-ACK-01", None), (RECOVER, REFUSES)], ids=["strong", "liar"])

@@ -242,7 +242,50 @@ def test_an_expectation_is_observed():
 
 
 def test_trials_that_show_nothing_are_left_out():
-    silent = facts(applies=0)
-    row = row_of("AMQP-ACC-02", **OWN, consumer_killed_under_auto=[facts(was_settled=False), silent], **TWICE)
+    """Nothing applied; and one whose script has no two drains at its end is never settled."""
+    silent, open_ = facts(applies=0), facts(was_settled=False)
+    row = row_of(
+        "AMQP-ACC-02", **OWN, consumer_killed_under_auto=[silent], every_send_of_a_window_answered=[open_], **TWICE
+    )
 
     assert (Verdict.HOLDS, 3) == (row.verdict, row.trials)
+
+
+def test_a_trial_that_a_standing_check_could_not_use_is_a_doubt():
+    """In four of five trials the queue was stuck: what their queues hold is unknown."""
+    open_ = [facts(applies=0, was_settled=False, was_stuck=True)] * 4
+    row = row_of("EMS-STEP-04", every_trial=[facts()], consumer_killed_under_individual=open_, **LOSES)
+
+    assert (Verdict.INCONCLUSIVE, 5) == (row.verdict, row.trials)
+    assert "The queue was not drained to silence in 4 of 5 trials (its depth stayed above zero)." in row.reason
+
+
+def test_a_trial_that_the_broker_voided_is_a_doubt_for_a_standing_check():
+    evidence = everywhere(**OWN, consumer_killed_under_individual=[facts()], **LOSES)
+    gone = record("gone.1", "consumer-killed-under-individual", void="the broker refused it", void_by_broker=True)
+    (row,) = rows_of("EMS-STEP-04", dataclasses.replace(evidence, trials=[*evidence.trials, gone]))
+
+    assert (Verdict.INCONCLUSIVE, 4, 1) == (row.verdict, row.trials, row.void)
+    assert row.reason.startswith("1 trial was void because of the broker: the broker refused it.")
+
+
+ENDED = facts(offends={"not_alive": 50}, not_alive="not alive: died by itself (status -11)", was_settled=False)
+ENDS = {"liar_ends-at-a-send": [facts(offends={"not_alive": 150}, not_alive="not alive: died by itself (status 1)")]}
+
+
+@pytest.mark.parametrize(("times", "verdict"), [(0, Verdict.HOLDS), (1, Verdict.INCONCLUSIVE), (2, Verdict.VIOLATED)])
+def test_a_broker_that_ends_by_itself(times, verdict):
+    """Once may be chance; twice, in any scenarios, is the broker."""
+    trials = {"deliveries_refused": [facts(), ENDED][-times:] if times else [facts()]}
+    trials["every_trial"] = [facts(), facts(), *[ENDED] * (times > 1)]
+    row = row_of("EXPECT-ALIVE-01", **trials, **ENDS)
+
+    assert (verdict, times) == (row.verdict, row.offended), row.reason
+    assert ("Not alive: died by itself (status -11)." in row.reason) == bool(times)
+
+
+def test_a_broker_that_ends_by_itself_is_judged_although_it_was_not_selected():
+    run = msgspec.structs.replace(RUN, selected=("STOMP-ACK-02",))
+    rows = rows_of("EXPECT-ALIVE-01", everywhere(run, deliveries_refused=[ENDED] * 2, every_trial=[facts()], **ENDS))
+
+    assert [(Verdict.VIOLATED, ("deliveries-refused",))] == [(row.verdict, row.repeated_by) for row in rows]

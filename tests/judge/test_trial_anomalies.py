@@ -93,7 +93,7 @@ def test_the_anomalies_of_trials(found):
     used = [(check.anomaly, check.exposure) for check in SCENARIOS[KILL].decides.values()]
 
     assert [("spark", ["clean", "lossy", "dead"], used)] == asked
-    assert [list(dict.fromkeys([*(anomaly for anomaly, _ in used), "not_recovered"]))] * 3 == [
+    assert [list(dict.fromkeys([*(anomaly for anomaly, _ in used), "not_recovered", "not_alive"]))] * 3 == [
         list(each) for each in by_trial.values()
     ]
     assert TrialAnomaly("lost", 0, 100, ()) == by_trial["clean"]["lost"]

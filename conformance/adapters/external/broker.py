@@ -25,8 +25,8 @@ from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.settings import show
 from conformance.adapters.interface import READY_QUEUE, DepthProbe, JournalFiles
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, words_of
-from conformance.adapters.launch.readiness import LOGIN_S, RefusedLogins
-from conformance.errors import ClientError, ConformanceError, LaunchError, StartFailure, UsageError
+from conformance.adapters.launch.readiness import LOGIN_S, RefusedLogins, not_served
+from conformance.errors import BlockedError, ClientError, ConformanceError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger
 from conformance.scenario import EXPIRY_QUEUE, FRESH, LIVES, SEVERAL
 from conformance.scenario.reading import CLEAN_RESTART, JOURNAL_WATCHED, KILL_OF_HALTED, KILL_WHILE_STARTING
@@ -182,6 +182,9 @@ class ExternalBroker:
     def depth_probe(self, queue: str, topic: str = "") -> DepthProbe:
         return self.plan.depth_probe(queue, self._at_its_host, topic)
 
+    def alarm_probes(self) -> Mapping[str, DepthProbe]:
+        return self.plan.alarm_probes(self._at_its_host)
+
     def policy_probe(self, queue: str) -> DepthProbe | None:
         table = self.plan.source.file.policies
         return None if table is None else self.plan.probe(table, queue, self._at_its_host)
@@ -315,7 +318,8 @@ class ExternalBroker:
 
     def alive_check(self) -> None:
         if not self._down and (what := self._unanswered()):
-            raise LaunchError(f"{self._title} does not answer, and no command of this run has ended it: {what}")
+            why = f"does not answer, and no command of this run has ended it: {what}"
+            raise LaunchError(f"{self._title} {why}", of_broker=True)
 
     # inside
 
@@ -396,11 +400,12 @@ class ExternalBroker:
                 self._client.exchange(self, self.queue_of(READY_QUEUE))
             except ClientError as error:
                 if refused.final(error) and not self._down:
-                    raise LaunchError(f"{self._title} refuses the login: {error}") from error
+                    raise LaunchError(f"{self._title} {not_served(error)}", of_broker=error.of_broker) from error
                 if time.monotonic() - began > ready_s:
                     raise LaunchError(
                         f"{self._title}: no message came through within {ready_s:g} s: {error}",
-                        failure=StartFailure.LATE if self._down else None,
+                        failure=StartFailure.LATE if self._down and not isinstance(error, BlockedError) else None,
+                        of_broker=error.of_broker,
                     ) from error
                 time.sleep(_TICK_S)
                 again = self._down and self._existing is None

@@ -468,6 +468,21 @@ class Policies(Depth):
     fields: Mapping[Word, tuple[str, ...]] = {}
 
 
+class Alarm(Depth):
+    """How the suite asks whether the broker announces an alarm that blocks producers; `body` is for AMQP.
+
+    The alarm is on if `pattern` is found in the answer. The status of an HTTP answer does not matter.
+    """
+
+    body: str = ""
+
+    @pydantic.model_validator(mode="after")
+    def _answers(self) -> Alarm:
+        if not self.pattern or bool(self.command) != (self.method == "command"):
+            raise ValueError("an alarm needs pattern, and a command exactly with method command")
+        return self
+
+
 COMMANDS = ("kill", "start", "stop", "pause", "resume", "wait_ready")
 """The keys of the commands that a user can give."""
 
@@ -514,7 +529,8 @@ class External(Table):
     more, empty and used by this run only. The last one is for the readiness probe. A queue that holds messages is
     skipped; with `drain_queues` its messages are consumed before it is used.
 
-    `remove` removes a queue of the run if `declare` has no `remove`. `depth` replaces the product's own [depth]. The
+    `remove` removes a queue of the run if `declare` has no `remove`. `depth` replaces the product's own [depth], and
+    `alarms` its [alarms]. The
     keys of `policies` replace those of its [policies]. With `same_login` the suite uses the login of the clients for
     the management, not the one in the addresses.
     """
@@ -535,6 +551,7 @@ class External(Table):
     remove: Remove | None = None
     depth: Depth | None = None
     policies: Policies | None = None
+    alarms: Mapping[Word, Alarm] = {}
     same_login: bool = False
 
     @pydantic.model_validator(mode="after")

@@ -18,6 +18,7 @@ import pydantic
 from conformance.adapters.credentials import OPEN, Access, ClientTls, Secret, check, redacted
 from conformance.adapters.file.launch_tables import (
     NEVER_HERE,
+    Alarm,
     Depth,
     External,
     Fetch,
@@ -506,6 +507,7 @@ class BrokerFile(Table):
     depth: Depth | None = None
     subscription_depth: Depth | None = None
     policies: Policies | None = None
+    alarms: Mapping[Word, Alarm] = {}
     journal: JournalFolder
     data: Folder
     logs: Logs = Logs()

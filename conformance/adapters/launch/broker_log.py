@@ -55,7 +55,12 @@ def end_of(log: pathlib.Path, start: int = 0) -> bytes:
 
 
 def launch_error(
-    what: str, said: str, log: pathlib.Path | None = None, failure: StartFailure | None = None
+    what: str,
+    said: str,
+    log: pathlib.Path | None = None,
+    failure: StartFailure | None = None,
+    *,
+    of_broker: bool = False,
 ) -> LaunchError:
     """Return the error of a program that `said` this, with the lines that name an error and its end."""
     return LaunchError(
@@ -64,4 +69,5 @@ def launch_error(
         log_reasons=reasons_in(said),
         log=str(log) if log else None,
         failure=failure,
+        of_broker=of_broker,
     )

@@ -10,7 +10,7 @@ import shutil
 import signal
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
 from conformance.adapters.credentials import Access
@@ -25,8 +25,8 @@ from conformance.adapters.launch.broker_log import end_of, launch_error
 from conformance.adapters.launch.java import archive_options, archive_path, find_java
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, make_plan
 from conformance.adapters.launch.process_tree import MARK, Tree, name_of
-from conformance.adapters.launch.readiness import LOGIN_S, Readiness, RefusedLogins, WrongProtocolError
-from conformance.errors import ClientError, LaunchError, StartFailure, UsageError
+from conformance.adapters.launch.readiness import LOGIN_S, Readiness, RefusedLogins, WrongProtocolError, not_served
+from conformance.errors import BlockedError, ClientError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger, inherited
 from conformance.locks import locked
 from conformance.processes import opened, wait_ended
@@ -133,6 +133,9 @@ class NativeBroker:
     def depth_probe(self, queue: str, topic: str = "") -> DepthProbe:
         return self.plan.depth_probe(queue, topic=topic)
 
+    def alarm_probes(self) -> Mapping[str, DepthProbe]:
+        return self.plan.alarm_probes()
+
     def policy_probe(self, queue: str) -> DepthProbe | None:
         return None  # the suite has set the policies itself
 
@@ -233,7 +236,7 @@ class NativeBroker:
         if not self._tree.serves() or self.gone():
             status = self.exit_status
             failure = StartFailure.SIGNALLED if status is None or status < 0 else StartFailure.ENDED
-            raise self._left() or self._error(f"died by itself (status {status})", failure)
+            raise self._left() or self._error(f"died by itself (status {status})", failure, of_broker=True)
 
     # inside
 
@@ -291,10 +294,12 @@ class NativeBroker:
         except WrongProtocolError as error:
             raise self._error(f"is not what the file says: {error}") from error
 
-    def _check_late(self, began: float, missing: object) -> None:
+    def _check_late(self, began: float, missing: object, cause: ClientError | None = None) -> None:
+        """Raise `LaunchError` if its time is over; a broker that announces an alarm is not late."""
         if time.monotonic() - began > self._ready_s:
+            blocked = isinstance(cause, BlockedError)
             what = f"was not ready within {self._ready_s:g} s (start.ready_s): {missing}"
-            raise self._error(what, StartFailure.LATE)
+            raise self._error(what, None if blocked else StartFailure.LATE, of_broker=blocked) from cause
 
     def _tick(self) -> None:
         """Wait a moment on the process that serves; `LaunchError` if it has ended."""
@@ -357,8 +362,8 @@ class NativeBroker:
                 self._client.exchange(self, self.queue_of(READY_QUEUE))
             except ClientError as error:
                 if refused.final(error):
-                    raise self._error(f"refuses the login of the suite: {error}") from error
-                self._check_late(began, f"start.ready_message: {error}")
+                    raise self._error(not_served(error), of_broker=error.of_broker) from error
+                self._check_late(began, f"start.ready_message: {error}", error)
                 self._tick()
                 with contextlib.suppress(LaunchError):
                     self.declare(READY_QUEUE)
@@ -375,13 +380,16 @@ class NativeBroker:
             self._ledger.released(self._ticket)
             self._ticket = ""
 
-    def _error(self, what: str, failure: StartFailure | None = None) -> LaunchError:
+    def _error(self, what: str, failure: StartFailure | None = None, *, of_broker: bool = False) -> LaunchError:
         """With what the newest log that is not empty says."""
         for path in [self.log, *(path for path in self.logs if not path.match("start-*.log"))]:
             said = self.plan.source.file.without_secrets(end_of(path).decode(errors="replace"), self.plan.source.here)
             if said:
-                return launch_error(f"{self._title} {what}; its log is {path}", said, path, failure)
-        return LaunchError(f"{self._title} {what}; its log {self.log} is empty", log=str(self.log), failure=failure)
+                return launch_error(
+                    f"{self._title} {what}; its log is {path}", said, path, failure, of_broker=of_broker
+                )
+        empty = f"{self._title} {what}; its log {self.log} is empty"
+        return LaunchError(empty, log=str(self.log), failure=failure, of_broker=of_broker)
 
 
 def _named(pids: Sequence[int]) -> str:

@@ -14,7 +14,7 @@ from conformance import paths
 from conformance.adapters.config.editors import XmlText
 from conformance.adapters.config.own_configuration import OwnConfig
 from conformance.adapters.credentials import Access
-from conformance.adapters.file.launch_tables import Depth, Policies, TemplateFile
+from conformance.adapters.file.launch_tables import Alarm, Depth, Policies, TemplateFile
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.file.placeholders import fill, fill_known, python_words
 from conformance.adapters.file.settings import EffectiveSettings, explicit, show
@@ -128,6 +128,10 @@ class Plan:
             raise UsageError(f"{file.name} has no [{name}], the table that says how the depth of a queue is asked for")
         return self.probe(table, queue, moved, topic)
 
+    def alarm_probes(self, moved: Callable[[str], str] = str) -> dict[str, DepthProbe]:
+        """The requests of `[alarms]` by the names of the alarms."""
+        return {name: self.probe(table, "", moved) for name, table in self.source.file.alarms.items()}
+
     def probe(self, table: Depth, queue: str, moved: Callable[[str], str] = str, topic: str = "") -> DepthProbe:
         words = {**self.words, "queue": queue, "topic": topic}
         return DepthProbe(
@@ -136,7 +140,7 @@ class Plan:
             table.field,
             fill(table.address, words),
             {name: fill(text, words) for name, text in table.properties.items()},
-            fill(table.body, words, "policies.body") if isinstance(table, Policies) else "",
+            fill(table.body, words) if isinstance(table, Policies | Alarm) else "",
             needs=table.needs,
             relayed=table.relayed,
             command=tuple(fill(part, words) for part in table.command),

@@ -28,7 +28,7 @@ from conformance.adapters.launch import ports
 from conformance.adapters.launch.broker_log import end_of
 from conformance.adapters.launch.plan import Plan
 from conformance.adapters.launch.queue_declaration import lasting
-from conformance.errors import ClientError, LoginError
+from conformance.errors import BlockedError, ClientError, LoginError
 
 
 class WrongProtocolError(Exception):
@@ -40,14 +40,14 @@ LOGIN_S = 5.0
 
 
 class RefusedLogins:
-    """Decides when a refused login is final: the broker has refused it for `within_s`, and has done nothing else."""
+    """Decides when a refused login, or an alarm, is final: it has been the only answer for `within_s`."""
 
     def __init__(self, within_s: float) -> None:
         self._within_s = within_s
         self._since: float | None = None
 
     def final(self, error: ClientError) -> bool:
-        if not isinstance(error, LoginError):
+        if not isinstance(error, LoginError | BlockedError):
             self._since = None
             return False
         self._since = time.monotonic() if self._since is None else self._since
@@ -200,6 +200,11 @@ def _accepts(port: int) -> bool:
             return True
     except OSError:
         return False
+
+
+def not_served(error: ClientError) -> str:
+    """Return how a broker does not serve the suite for good: it refuses the login, or an alarm blocks producers."""
+    return f"refuses the login of the suite: {error}" if isinstance(error, LoginError) else f"is blocked: {error}"
 
 
 _LONGEST = 64

@@ -69,7 +69,9 @@ def run_job(job: Job, handles: Sequence[int], control: int | None = None) -> Job
                     raise
             _await_port(job, control, until)
     except (ConformanceError, Disconnected) as error:
-        return JobResult(error=redacted(f"{job.header.process}: {error or type(error).__name__}", job.access))
+        of_broker = isinstance(error, Disconnected) or error.of_broker
+        why = redacted(f"{job.header.process}: {error or type(error).__name__}", job.access)
+        return JobResult(error=why, of_broker=of_broker)
     finally:
         recorder.close()
 

@@ -13,7 +13,14 @@ from conformance import limits
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.operations import Note, Operations, next_received, noting, pump, seen, trial_of
 from conformance.clients.session import Disconnected, OperationAnswer, Refused, SendOutcome, Session
-from conformance.clients.workers.job import LIVENESS_FACTOR, Job, JobResult, SentTransaction
+from conformance.clients.workers.job import (
+    LIVENESS_FACTOR,
+    NO_CREDIT,
+    UNANSWERED,
+    Job,
+    JobResult,
+    SentTransaction,
+)
 from conformance.clients.workers.trigger import ArmedFault
 from conformance.history import SHUT, WAITS, Op, Phase, Recorder, make_body, message_id, parse_message
 from conformance.scenario.script import Publish
@@ -78,7 +85,7 @@ class _Publisher:
         self.unasked: list[str] = []
         self.answered = 0
         self.sent = 0
-        self.slowest_ns = 0
+        self.slowest_ns = self.uncredited_ns = 0
         self.last = ""
         self.began_ns = time.monotonic_ns()
         self.paced = step.every_ms > 0 and not step.batch
@@ -98,7 +105,9 @@ class _Publisher:
             waited = self._overdue_s() or self._shut_s()
             if waited:
                 self._give_up("unanswered")
-                return self._result("finished", waited)
+                return self._result(UNANSWERED, waited)
+            if waited := self._uncredited_s():
+                return self._result(NO_CREDIT, waited)
         self._read_to_the_end()
         self._late_outcomes()
         self._no_answer(self.unasked, "no answer was asked for")
@@ -277,6 +286,15 @@ class _Publisher:
             return 0.0
         return self.waiting.overdue_s(self._bound_ns(), len(self.pending), self.session.sendable())
 
+    def _uncredited_s(self) -> float:
+        """Return how long it has had something to send, nothing in flight and no credit; 0 within the bound."""
+        if self.armed.paused or self.pending or self.sent >= self.count or self.session.sendable() > 0:
+            self.uncredited_ns = 0
+            return 0.0
+        self.uncredited_ns = self.uncredited_ns or time.monotonic_ns()
+        waited_ns = time.monotonic_ns() - self.uncredited_ns
+        return waited_ns / 1e9 if waited_ns > self._bound_ns() else 0.0
+
     def _bound_ns(self) -> float:
         return max(self.job.liveness_s * 1e9, LIVENESS_FACTOR * self.slowest_ns)
 
@@ -325,7 +343,7 @@ class _Transacted(_Publisher):
             back = step.rollback_every > 0 and number % step.rollback_every == 0
             filled = self._filled(name, f"t{number + 1}")
             if not (filled and self._discharged(Op.ROLLBACK if back else Op.COMMIT, name)):
-                return self._result("finished", job.liveness_s)
+                return self._result(UNANSWERED, job.liveness_s)
         self._read_to_the_end()
         self._peek()
         return self._result("finished", self.waited_s)

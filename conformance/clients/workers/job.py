@@ -24,6 +24,10 @@ LIVENESS_S = 30.0
 LIVENESS_FACTOR = 10
 
 
+UNANSWERED, NO_CREDIT = "unanswered", "no credit"
+"""Ends of a publisher that waited for the liveness bound: for an answer, or with nothing in flight for credit."""
+
+
 class StompHeaders(msgspec.Struct, frozen=True, kw_only=True):
     """The headers that a broker needs over STOMP, for SEND and SUBSCRIBE.
 
@@ -273,12 +277,14 @@ class JobResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a job that ended by itself.
 
     `ended` is `finished`, `disconnected` (the broker closed the connection), `refused` (a refusal that it recorded has
-    ended the connection) or `stuck` (a drain did not get the messages that the broker reports). `fired`: whether the
+    ended the connection), `stuck` (a drain did not get the messages that the broker reports), `UNANSWERED` or
+    `NO_CREDIT`. `fired`: whether the
     fault was fired, and `fired_ns` when; `seen`: the counted events of its trigger. `lost_ns` is when a client that was
     `disconnected` had noticed it. `waited_s` is the time spent waiting for silence or for
     answers that never came. `slowest_s` is the longest time that the broker took to answer a send, without pauses.
     `asked` is the last transaction that a publisher asked to commit.
-    `error` is set if the process could not do its job because of the suite or this machine. A process that is `spent`
+    `error` is set if the process could not do its job because of the suite or this machine, or if the broker refused
+    to go on (`of_broker`). A process that is `spent`
     must not do another job.
     """
 
@@ -293,6 +299,7 @@ class JobResult(msgspec.Struct, frozen=True, kw_only=True):
     lost_ns: int = 0
     seen: int = 0
     error: str = ""
+    of_broker: bool = False
     spent: bool = False
 
     @property

@@ -36,7 +36,8 @@ class Anomaly:
     `on_link`: frames decide it. Its clients must use a link (`Scenario.linked`); without a recorded frame it applies to
     nothing, and its exposures are zero.
 
-    `repeated`: it compares two ways to do one thing, and is a violation only in `rules.REPEATS` trials. `figures` of an
+    `repeated`: it compares two ways to do one thing, and is a violation only in `rules.REPEATS` trials. `trials` is the
+    least number of them that must show it. `figures` of an
     observation or expectation are format strings, each with an aggregate over the rows of one trial.
     """
 
@@ -52,6 +53,7 @@ class Anomaly:
     missed: str = ""
     on_link: bool = False
     repeated: bool = False
+    trials: int = 1
     figures: tuple[tuple[str, str], ...] = ()
 
     @property

@@ -1,6 +1,6 @@
-"""What no broker may do in any trial (`suites/standing`), and that it starts again after a fault.
+"""What no broker may do in any trial (`suites/standing`), and that it starts again after a fault and stays alive.
 
-A phantom, an altered message, or a broker that did not start keeps every other claim from HOLDS.
+A phantom, an altered message, or a broker that did not start or stay alive keeps every other claim from HOLDS.
 """
 
 from __future__ import annotations
@@ -82,5 +82,13 @@ STRANGE = (
         applies="attempted",
         offends="not_recovered IS NOT NULL",
         words="sent messages out of reach of a broker that did not start again",
+    ),
+    UndrainedAnomaly(
+        "not_alive",
+        "Without a fault or a cause of this machine the broker ended, or dropped the connection of a client.",
+        applies="attempted",
+        offends="not_alive IS NOT NULL",
+        words="messages sent to a broker that ended, or dropped a connection, by itself",
+        trials=2,
     ),
 )

@@ -9,7 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import get_args
 
-from conformance.history import DELAYED, NOT_READY, NOT_RECOVERED, OF_ACK, OUTSIDE, SHUT, UNSELECTED, WAITS, Op, Phase
+from conformance.history import (
+    DELAYED,
+    NOT_ALIVE,
+    NOT_READY,
+    NOT_RECOVERED,
+    OF_ACK,
+    OUTSIDE,
+    SHUT,
+    UNSELECTED,
+    WAITS,
+    Op,
+    Phase,
+)
 from conformance.judge.input.link_frames import CARRIES
 from conformance.judge.input.packing import OP_CODE, PHASE_CODE, ROLES
 from conformance.scenario.script import DiskFault, Fault
@@ -61,6 +73,7 @@ EVENT: Mapping[str, str] = {
     "offers": f"op = {OP_CODE[Op.BROKER]} AND phase IN ({PHASE_CODE[Phase.OK]}, {PHASE_CODE[Phase.FAIL]})"
     " AND detail LIKE 'offered %'",
     "fails_to_recover": f"{_on(Op.BROKER, Phase.FAIL)} AND detail LIKE '{NOT_RECOVERED}%'",
+    "is_not_alive": f"{_on(Op.BROKER, Phase.FAIL)} AND detail LIKE '{NOT_ALIVE}%'",
     "is_not_ready": f"{_on(Op.BROKER, Phase.INFO)} AND detail LIKE '{NOT_READY}%'",
     # A key of `PART`, because to aggregate a text would cost a sort.
     "said": f"CASE WHEN op = {OP_CODE[Op.BROKER]} AND phase IN ({PHASE_CODE[Phase.FAIL]}, {PHASE_CODE[Phase.INFO]})"
@@ -138,6 +151,7 @@ PART: Mapping[str, tuple[str, str]] = {
     "part_received": ("min({})", f"CASE WHEN {_RECEIVED} THEN at_ns END"),
     "part_received_last": ("max({})", f"CASE WHEN {_RECEIVED} THEN at_ns END"),
     "part_recovery_failed": ("bool_or({})", "fails_to_recover"),
+    "part_not_alive": ("bool_or({})", "is_not_alive"),
     "part_not_ready": ("bool_or({})", "is_not_ready"),
     "part_hides": ("bool_or({})", "hides"),
     "part_effects": ("bit_or({})", f"CASE WHEN takes_effect THEN shiftleft(1L, {_FAULT_BIT}) ELSE 0L END"),
@@ -172,6 +186,7 @@ PART_WINDOWS: Mapping[str, str] = {
     "added_us": f"max(part_added) {_OF_TRIAL}",
     "first_epoch": f"min(part_first_epoch) {_OF_TRIAL}",
     "not_recovered": f"max(CASE WHEN part_recovery_failed THEN said END) {_OF_TRIAL}",
+    "not_alive": f"max(CASE WHEN part_not_alive THEN said END) {_OF_TRIAL}",
     "not_ready": f"max(CASE WHEN part_not_ready THEN said END) {_OF_TRIAL}",
     "hidden": f"min(CASE WHEN part_hides THEN coalesce(said, '') END) {_OF_TRIAL}",
     "effective": f"bit_or(part_effects) {_OF_TRIAL}",
@@ -287,7 +302,7 @@ MESSAGE: Mapping[str, str] = {
     "claims": f"count_if({_CLAIM})",
     "claim_link": f"min(link) FILTER (WHERE {_CLAIM})",
     "claim_links_differ": f"min(link) FILTER (WHERE {_CLAIM}) <> max(link) FILTER (WHERE {_CLAIM})",
-    "unmarked": "bool_or(drains AND epoch = first_epoch AND NOT coalesce(redelivered, true))",
+    "unmarked": "bool_or(drains AND epoch = first_epoch AND NOT coalesce(redelivered, false))",
     "drained_early_at": "max(at_ns) FILTER (WHERE drains AND epoch = first_epoch)",
     "drained_last_at": "max(at_ns) FILTER (WHERE drains)",
     "over_limit": "coalesce(bool_or(hands AND holding > limit), false)",
@@ -411,7 +426,7 @@ _NEVER = f"{2**63 - 1}L"
 # first columns follow each other, the one with an order first.
 TRIAL_WINDOWS: Mapping[str, str] = {
     "later_sent_place": f"min(first_place) {_LATER_SENT}",
-    "starved_at": f"min(row_starved_at) {_OF_TRIAL}",
+    "starved_at": f"min(row_starved_at) {_OF_QUEUE}",
     "txn_applied": f"coalesce(max(NOT {_OF_TWO} AND NOT ({_UNDONE}))"
     " OVER (PARTITION BY trial, commit_owner, coalesce(ack_txn, send_txn)), false)",
     "last_confirmed": "max(CASE WHEN accepted THEN n END) OVER (PARTITION BY trial, producer)",

@@ -19,6 +19,10 @@ WITNESSES = 8
 """At most so many witnesses of one anomaly in one trial."""
 
 
+OF_BROKER = ("not_recovered", "not_alive")
+"""Anomalies of a whole trial: their texts are among the counts."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Failing:
     """One anomaly in one trial: how many messages offend, and some of them as `(queue, producer, n)`.
@@ -49,11 +53,11 @@ class TrialFacts:
         return self.failing[anomaly].offences if anomaly in self.failing else self._dead_at_the_start(anomaly)
 
     def _dead_at_the_start(self, anomaly: str) -> int:
-        """Return 1 for `not_recovered` if the broker did not start before a message was sent, else 0.
+        """Return 1 if the broker did not start, or ended, before a message was sent; there is none to count.
 
-        The trial before broke it, and there is no message to count.
+        Of `not_recovered` the trial before broke it.
         """
-        return int(anomaly == "not_recovered" and bool(self.unrecovered))
+        return int(anomaly in OF_BROKER and bool(self.counts.get(anomaly)))
 
     def exposed(self, exposure: str) -> int:
         return int(self.counts[f"exposed_{exposure}"])
@@ -127,6 +131,11 @@ class TrialFacts:
     def unrecovered(self) -> str:
         """How the broker failed to start again after a fault, and a second one on a copy of its data; else empty."""
         return self.counts.get("not_recovered") or ""
+
+    @property
+    def ended(self) -> str:
+        """How the broker ended, or dropped a connection, without a fault or a cause of this machine; else empty."""
+        return self.counts.get("not_alive") or ""
 
     @property
     def unready(self) -> str:

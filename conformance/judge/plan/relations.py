@@ -53,10 +53,10 @@ CLASSES = 8
 LOSS_WINDOWS_MS = (3, 10, 100)
 """For each fault the plan also says whether it surely shows a broker that stores so long after its answer."""
 
-ALWAYS = ("phantom", "corrupt", "not_recovered")
+ALWAYS = ("phantom", "corrupt", "not_recovered", "not_alive")
 """Anomalies that every trial is checked for, and that prevent every HOLDS."""
 
-_TEXTS = ("not_recovered", "not_ready")
+_TEXTS = ("not_recovered", "not_ready", "not_alive")
 """Texts of a trial are group keys: all its rows have the same, and to aggregate a text would cost a sort."""
 
 _KEYS = ("trial", "flush_ns", "queue", "producer", "n")

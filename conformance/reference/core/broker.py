@@ -140,6 +140,8 @@ class ReferenceBroker:
     def next_send(self) -> int:
         """Counts a send that is owed an answer: its number since the start, from 1."""
         self._sends += 1
+        if not self.behaviour.outlives_send(self._sends):
+            raise SystemExit(f"the {self._sends:,}. send ended the broker")
         return self._sends
 
     def begin(self) -> Transaction:

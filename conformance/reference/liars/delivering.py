@@ -34,6 +34,11 @@ DELIVERING: dict[str, Lie] = {
         "unanswered_send",
         answers=lambda send: send != PERIOD // 2,
     ),
+    "ends-at-a-send": lie(
+        "The 150th send after a start ends the broker with an error.",
+        "not_alive",
+        outlives_send=lambda send: send != PERIOD + PERIOD // 2,
+    ),
     "accepts-then-rejects": lie(
         "Every 100th send is stored and accepted, and afterwards rejected.",
         "outcome_changed",

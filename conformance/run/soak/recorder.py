@@ -75,6 +75,7 @@ class SoakRecorder:
         before = _counts(self.folder)
         player = TrialPlayer(trial, self._running, self._workers, folder, self._header, self._abort)
         player.client_runner.counts.update(before)
+        player.disturbed = True  # by the faults of earlier segments
         record = player.play()
         self.lost = player.broker_is_lost
         if record.void:
