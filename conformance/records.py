@@ -95,6 +95,10 @@ NOT_FIRED = "did not fire"
 """Words of a void trial whose trigger never came."""
 
 
+_ENDED_BY_BROKER = ("died by itself", "the broker closed the connection of a client")
+"""Words of a void trial that the broker ended."""
+
+
 class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One trial: its script, its arm, and whether the suite itself failed in it.
 
@@ -104,9 +108,9 @@ class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
     the broker may keep what it has confirmed before it writes it; 0 if its settings do not say. `rounds` is the most
     that it plays of each `Rounds`. `void` says why nothing
     may be concluded from it: a fault that did not take effect, a process that died by itself, a broker that did not
-    start. `void_by_broker`: the broker ended by itself, or did not let a client go on, without a fault. The judge sets
-    `void_after_fault` if a fault had taken effect in a void trial. `floor_seconds` is the time of the restarts and
-    waits alone.
+    start. `void_by_broker`: the broker ended by itself, or did not let a client go on, without a fault; None in
+    the record of an earlier version. The judge sets `void_after_fault` if a fault had taken effect in a void trial.
+    `floor_seconds` is the time of the restarts and waits alone.
     """
 
     trial: str
@@ -126,14 +130,21 @@ class TrialRecord(msgspec.Struct, frozen=True, kw_only=True):
     void: str = ""
     void_log: tuple[str, ...] = ()
     void_after_fault: bool = False
-    void_by_broker: bool = False
+    void_by_broker: bool | None = None
     floor_seconds: float = 0.0
     seconds: float = 0.0
 
     @property
+    def is_void_by_broker(self) -> bool:
+        """Whether the broker voided the trial; the reason of an earlier version says so."""
+        if self.void_by_broker is None:
+            return any(words in self.void for words in _ENDED_BY_BROKER)
+        return self.void_by_broker
+
+    @property
     def planned(self) -> TrialRecord:
         """The record without the results of the trial."""
-        return msgspec.structs.replace(self, void="", void_log=(), void_by_broker=False, floor_seconds=0.0, seconds=0.0)
+        return msgspec.structs.replace(self, void="", void_log=(), void_by_broker=None, floor_seconds=0.0, seconds=0.0)
 
 
 class Checksum(msgspec.Struct, frozen=True):

@@ -195,7 +195,7 @@ def _all_void(reason: str, one: Tally, run: RunRecord) -> Ruling:
     """
     if why := next((words for exclusion, words in _in_force(run) if exclusion.excuses != ("aside",)), None):
         return Ruling(Verdict.INCONCLUSIVE, f"{reasons.sentence(reason)} A policy may explain it: {why}.")
-    if one.subject.void and all(record.void_by_broker for record, _ in one.subject.void) and not one.trials:
+    if one.subject.void and all(record.is_void_by_broker for record, _ in one.subject.void) and not one.trials:
         return Ruling(Verdict.INCONCLUSIVE, reasons.sentence(reason))
     if JOURNAL_WATCHED in one.scenario.needs and NOT_FIRED in reason:
         return Ruling(Verdict.INCONCLUSIVE, f"{reasons.sentence(reason)} The broker removed too few journal files.")
@@ -315,7 +315,7 @@ def obstacles(one: Tally, evidence: ClaimEvidence) -> Iterator[str]:
     strange = sum(each.strange for each in facts)
     if strange:
         yield f"{strange:,} messages arrived that no client sent, or altered: the counts cannot be trusted."
-    if by_broker := [why for record, why in one.subject.void if record.void_by_broker]:
+    if by_broker := [why for record, why in one.subject.void if record.is_void_by_broker]:
         were = "trial was void" if len(by_broker) == 1 else "trials were void"
         yield f"{len(by_broker)} {were} because of the broker: {reasons.sentence(by_broker[0])}"
     if unready := [each.unready for each in facts if each.unready]:

@@ -227,7 +227,7 @@ def _everywhere(
         or ((facts.settled or not anomaly.drained) and facts.applies(anomaly.name) and facts.exposed(check.exposure))
         or (anomaly.drained and _should_settle(scenarios[trial.scenario], facts) and facts.exposed(check.exposure))
     )
-    return Arm(len(chosen), able, tuple(each for each in every.void if each[0].void_by_broker)) if able else own
+    return Arm(len(chosen), able, tuple(each for each in every.void if each[0].is_void_by_broker)) if able else own
 
 
 def _should_settle(scenario: Scenario, facts: TrialFacts) -> bool:

@@ -392,10 +392,12 @@ def test_a_trial_that_the_broker_voided(claim):
     row = rule(claim, scenario, [*CLEAN, *[None] * 7], control, label, void=why, void_by_broker=True)
     ended = rule(claim, scenario, [*CLEAN, died], control, label)
     alone = rule(claim, scenario, [None] * 3, control, label, void=why, void_by_broker=True)
+    earlier = rule(claim, scenario, [*CLEAN, *[None] * 7], control, label, void=why)  # no word but its reason
     bad = facts(offends={**LOST, "unanswered_send": 1, "not_alive": 3}, not_alive=f"not alive: {why}")
 
     assert (Verdict.INCONCLUSIVE, 3, 7) == (row.verdict, row.trials, row.void)
     assert row.reason.startswith(f"7 trials were void because of the broker: {why}.")
+    assert row.reason == earlier.reason
     assert (Verdict.INCONCLUSIVE, 3, 1) == (ended.verdict, ended.trials, ended.void)
     assert ended.reason.startswith(f"1 trial was void because of the broker: not alive: {why}.")
     assert (Verdict.INCONCLUSIVE, f"Every trial was void: {why}.") == (alone.verdict, alone.reason)
