@@ -200,7 +200,7 @@ REFERENCES = [
         {"method": "http", "present": "x", "fields": {"levl": ["x"]}},
         "policies.fields: unknown setting 'levl': did you mean 'level'?",
     ),
-    ("alarms", {"memory": {"method": "http", "url": "http://host/"}}, "alarms.memory: an alarm needs pattern"),
+    ("alarms", {"memory": {"method": "http", "url": "http://host/"}}, "alarms.memory.pattern: "),
     (
         "alarms",
         {"memory": {"method": "http", "url": "http://{queue}/", "pattern": "x"}},

@@ -13,7 +13,7 @@ import pytest
 from conformance import adapters, paths
 from conformance.adapters.credentials import ClientTls, mechanism_of
 from conformance.adapters.file import schema
-from conformance.adapters.file.launch_tables import Installed, QueuesTable, ReadyHttp, StartTable, TemplateFile
+from conformance.adapters.file.launch_tables import Alarm, Installed, QueuesTable, ReadyHttp, StartTable, TemplateFile
 from conformance.adapters.file.model import (
     AccessTable,
     BrokerFile,
@@ -90,6 +90,7 @@ def test_required_keys_are_marked() -> None:
         "queues]": QueuesTable,
         "depth]": Depth,
         "subscription_depth]": Depth,
+        "alarms.": Alarm,
     }
     models |= {"data]": Folder, "journal]": JournalFolder, "installed]": Installed, "[template.files]": TemplateFile}
     marked = [re.findall(r"^(\w+) = .*# required", table, re.MULTILINE) for table in tables]

@@ -474,12 +474,13 @@ class Alarm(Depth):
     The alarm is on if `pattern` is found in the answer. The status of an HTTP answer does not matter.
     """
 
+    pattern: Pattern
     body: str = ""
 
     @pydantic.model_validator(mode="after")
     def _answers(self) -> Alarm:
-        if not self.pattern or bool(self.command) != (self.method == "command"):
-            raise ValueError("an alarm needs pattern, and a command exactly with method command")
+        if bool(self.command) != (self.method == "command"):
+            raise ValueError("expected command exactly with method command")
         return self
 
 
