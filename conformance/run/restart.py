@@ -53,6 +53,9 @@ Names of errors are whole words: `DirectMethodHandleAccessor`, in stack traces o
 _BY_SIGNAL = 128
 """A shell that waits for a broker adds this to the number of the signal that ended it."""
 
+_BY_TIMEOUT = 124
+"""The status of `timeout N COMMAND` (coreutils) when it has stopped the command: the file of the broker says so."""
+
 _OWN_SIGNALS = frozenset(
     {
         signal.SIGABRT,
@@ -227,7 +230,7 @@ def own_end(broker: Broker, error: LaunchError | BrokerError, *, oom: bool) -> s
     if not isinstance(error, LaunchError) or error.failure is None or reason_of_machine(error):
         return ""
     status = broker.target.exit_status
-    if not status:
+    if not status or status == _BY_TIMEOUT:
         return ""
     ended_by = -status if status < 0 else status - _BY_SIGNAL
     return "" if 0 < ended_by < signal.NSIG and ended_by not in _OWN_SIGNALS else describe_failure(error)

@@ -68,7 +68,7 @@ def died(failure=StartFailure.SIGNALLED, tail=()):
     ("status", "own"),
     [
         *[(1, True), (255, True), (-6, True), (-11, True), (134, True), (139, True)],
-        *[(0, False), (-9, False), (137, False), (-15, False), (143, False), (None, False)],
+        *[(0, False), (-9, False), (137, False), (-15, False), (143, False), (124, False), (None, False)],
     ],
 )
 def test_an_end_is_of_the_broker_unless_another_may_have_ended_it(tmp_path, status, own):
