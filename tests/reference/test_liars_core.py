@@ -326,6 +326,20 @@ def test_a_consumer_after_a_recovery(name, outlives):
             rig.again().link()
 
 
+@pytest.mark.parametrize(("name", "outlives"), [("ends-at-a-send", False), (None, True)])
+def test_the_hundred_and_fiftieth_send(name, outlives):
+    """It ends the liar, whose earlier sends are answered; the honest broker goes on."""
+    rig = Rig(behaviour=behaviour(name))
+    sent(rig, 149)
+    assert ["done"] * 149 == rig.answers
+    if outlives:
+        sent(rig, 2)
+        assert 151 == rig.queue.depth
+    else:
+        with pytest.raises(SystemExit, match=r"the 150\. send ended the broker"):
+            rig.send()
+
+
 def test_each_queue_loses_its_oldest():
     """What an earlier start left in the journal of one queue must not hide the loss of another, start after start."""
     rig = Rig("a", "b", behaviour=behaviour("loses-the-oldest"))
