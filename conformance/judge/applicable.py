@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from conformance.claims import STORED, VENDOR_SURFACES, Claim, Kind, Subject, Value, assumed, spoken, unmet
+from conformance.judge.anomalies import EVERYWHERE
 from conformance.records import RunRecord, TrialRecord
 from conformance.scenario import RESENDS, Scenario, names_of
 from conformance.scenario.reading import singles, togethers
@@ -61,8 +62,18 @@ def _may_reorder(item: Scenario) -> bool:
     return unordered or _gives_back(item) or _shares_a_queue(item)
 
 
+def _sends_again(item: Scenario) -> bool:
+    """Whether a client may send a message twice, or may let acknowledgements come late."""
+    return RESENDS in item.of_client or _takes_in(item, "dups_ok", "individual_dups_ok")
+
+
+_LOSSES = frozenset(
+    """lost lost_committed gone released_gone failed_gone given_back_nowhere undischarged_gone
+    transacted_acknowledgement set_aside_early""".split()
+)
 _EXCUSED: Mapping[str, Callable[[Scenario], bool]] = {
-    "lost": _may_lose,
+    **dict.fromkeys(EVERYWHERE, _sends_again),
+    **dict.fromkeys(_LOSSES, _may_lose),
     "delivered_twice": _may_repeat,
     "overtaken": _may_reorder,
 }
@@ -77,7 +88,7 @@ def judges(claim: Claim, anomaly: str, item: Scenario, trial: TrialRecord, run: 
         return False
     # A vendor's client may return from a send although a broken link lost its bytes.
     cut = run.protocol in VENDOR_SURFACES and any(isinstance(fault, LinkFault) for fault in item.faults)
-    if cut and anomaly == "lost":
+    if cut and anomaly in _LOSSES:
         return False
     return anomaly not in _EXCUSED or not _EXCUSED[anomaly](item)
 

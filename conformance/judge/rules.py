@@ -10,11 +10,12 @@ from types import MappingProxyType
 from conformance import claims
 from conformance.claims import DESTINATIONS, Catalogue, Claim, Exclusion, Kind, Subject, Value, in_force
 from conformance.judge import applicable, confidence, reasons, tally
-from conformance.judge.anomalies import ANOMALIES
+from conformance.judge.anomalies import ANOMALIES, EVERYWHERE
+from conformance.judge.plan import relations
 from conformance.judge.rows import HERE, Verdict, VerdictRow
 from conformance.judge.tally import NONE, ClaimEvidence, Tally
 from conformance.records import NOT_FIRED, RunRecord
-from conformance.scenario import Scenario, names_of
+from conformance.scenario import Check, Scenario, names_of
 from conformance.scenario.reading import JOURNAL_WATCHED
 from conformance.scenario.script import LONGEST_DELAY_MS
 
@@ -70,8 +71,7 @@ def rows(
             for scenario in scenarios.values()
             if claim.id in scenario.decides and scenario.id not in evidence.run.left_to_thorough
         ]
-        if claim.always_judged and not any(one.scenario.standing for one in counted):
-            counted += _seen_elsewhere(claim, scenarios, evidence)
+        counted += _seen_elsewhere(claim, scenarios, evidence)
         ruled = _decided([(one, rule(one, evidence, untried)) for one in counted])
         found += [_row(claim, evidence, ruling, one) for one, ruling in ruled]
         if not counted:
@@ -80,17 +80,38 @@ def rows(
 
 
 def _seen_elsewhere(claim: Claim, scenarios: Mapping[str, Scenario], evidence: ClaimEvidence) -> Iterator[Tally]:
-    """Count a claim that is always judged in each other scenario in which its anomaly was seen."""
-    check = next((item.decides[claim.id] for item in scenarios.values() if claim.id in item.decides), None)
-    if check is None:
-        return
-    for item in scenarios.values():
-        if claim.id not in item.decides and item.decides:
-            own = next(iter(item.decides.values())).exposure  # an exposure that these trials have counted
-            alone = dataclasses.replace(item, standing=False)  # only its own trials: other scenarios have their rows
-            one = tally.count(evidence, claim, alone, dataclasses.replace(check, exposure=own), scenarios)
-            if one.offended:
-                yield one
+    """Count the claim in each scenario that does not decide it by an anomaly of the claim, and in which that was seen.
+
+    For a counterexample a trial needs no control. Counted are the anomalies that every trial is checked for.
+    """
+    deciding = [item for item in scenarios.values() if claim.id in item.decides]
+    for anomaly in filter(relations.ALWAYS.__contains__, claim.checks):
+        shown = [item for item in deciding if item.decides[claim.id].anomaly == anomaly]
+        if any(item.standing for item in shown):
+            continue
+        for item in scenarios.values():
+            if item.decides and item.id not in {one.id for one in shown} and _judges(claim, anomaly, item, evidence):
+                exposure = next(iter(item.decides.values())).exposure  # one that these trials have counted
+                alone = dataclasses.replace(item, standing=False)  # only its own trials: others have their rows
+                one = tally.count(evidence, claim, alone, Check(anomaly, exposure, control=None), scenarios)
+                if one.offended:
+                    yield one
+
+
+def _judges(claim: Claim, anomaly: str, item: Scenario, evidence: ClaimEvidence) -> bool:
+    """Whether the trials of a scenario can falsify the claim, although its check is not one of the scenario's."""
+    if anomaly not in EVERYWHERE:
+        return claim.always_judged
+    run, trials = evidence.run, evidence.of(item.id, "subject")
+    chosen = not run.selected or claim.id in run.selected or claim.always_judged
+    if not (chosen and claim.kind is Kind.SAFETY and claim.subject is Subject.BROKER):
+        return False
+    suits = (
+        claim.gets_verdict(run.required)
+        and not item.other_than(claim)
+        and not applicable.why_not(claim, run, item.session)
+    )
+    return suits and any(applicable.judges(claim, anomaly, item, trial, run) for trial in trials)
 
 
 def _decided(ruled: Sequence[tuple[Tally, Ruling]]) -> Iterator[tuple[Tally, Ruling]]:

@@ -38,8 +38,9 @@ QUESTIONS: Mapping[str, frozenset[str]] = {
     ),
     "Are transactions whole?": frozenset(
         """available_early available_undischarged committed_before_sync committed_missing committed_though_sync_failed
-        half_applied lost_committed outcome_not_in_effect rollback_refused rolled_back_before_sync
-        sent_again_not_once transacted_acknowledgement transaction_torn undischarged_gone""".split()
+        half_applied lost_committed outcome_not_in_effect returned_after_commit rollback_refused
+        rolled_back_before_sync sent_again_not_once transacted_acknowledgement transaction_torn
+        undischarged_gone""".split()
     ),
     "Does it block and answer as promised?": frozenset(
         """acknowledge_returned acknowledge_waited acknowledged_after_processing acknowledged_at_all acknowledged_early

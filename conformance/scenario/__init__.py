@@ -385,6 +385,17 @@ class Scenario:
             return True
         return self.fault is not None and not {*names_of(self.fault)}.isdisjoint(claim.faults)
 
+    def other_than(self, claim: Claim) -> str:
+        """Say what the claim is about that this scenario does not do; empty if a check of it may decide the claim."""
+        modes = [{*claim.modes} - DELIVERY_MODES, {*claim.modes} & DELIVERY_MODES]
+        obstacles = {
+            f"is about a {claim.subject}": claim.subject not in self.subjects,
+            f"is tried under {', '.join(claim.faults)}": not self.tries(claim),
+            f"is about {', '.join(claim.modes)}": any(words and words.isdisjoint(self.modes) for words in modes),
+            f"needs {', '.join(claim.ways)}": not self.ways.issuperset(claim.ways),
+        }
+        return next((words for words, stands in obstacles.items() if stands), "")
+
     def drawn(self, seed: int, most: int = MOST_ROUNDS, *, control: bool = False) -> Scenario:
         """Return the script of one trial, with every number drawn and at most `most` rounds of each `Rounds`."""
         rng = random.Random(f"{self.id}:{seed}")
@@ -477,18 +488,14 @@ def _obstacle(item: Scenario, check: Check, claim: Claim) -> str:
     """Return why a check that the claim names does not decide it in this scenario; empty if it does."""
     lies = isinstance(check.control, SessionLiar)
     over = "stomp" if item.client == "raw" else getattr(check.control, "over", "")
-    modes = [{*claim.modes} - DELIVERY_MODES, {*claim.modes} & DELIVERY_MODES]
     obstacles = {
-        f"is about a {claim.subject}": claim.subject not in item.subjects,
+        item.other_than(claim): True,
         "needs a control" if claim.judged else "takes no control": claim.judged != (check.control is not None),
         "is about a broker, which no session liar proves": lies and claim.subject is Subject.BROKER,
         "is about a session, and needs a session liar": not lies and claim.subject is Subject.SESSION,
-        f"is tried under {', '.join(claim.faults)}": not item.tries(claim),
-        f"is about {', '.join(claim.modes)}": any(words and words.isdisjoint(item.modes) for words in modes),
         f"is not about {over} alone": bool(over) and {*claim.surfaces} & {*WIRES} != {over},
-        f"needs {', '.join(claim.ways)}": not item.ways.issuperset(claim.ways),
     }
-    return next((words for words, stands in obstacles.items() if stands), "")
+    return next((words for words, stands in obstacles.items() if words and stands), "")
 
 
 def _idle(item: Scenario, check: Check, catalogue: Catalogue) -> str:

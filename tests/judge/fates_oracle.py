@@ -163,7 +163,7 @@ class Trial:
             return "go", "delivered_after_acknowledgement", "delivered_after_restart"
         transactions = [tx for *_, tx in life.acks if tx]
         if any(tx.committed for tx in transactions):
-            return "go", "transacted_acknowledgement", "transaction_torn"
+            return "go", "transacted_acknowledgement", "returned_after_commit"
         if any(tx.commit is not None for tx in transactions):
             return "open", "", ""
         last_hand = life.handed[-1][0]

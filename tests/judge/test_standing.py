@@ -45,6 +45,29 @@ def test_a_message_of_two_owners_is_looked_for_in_every_trial(offends, verdict):
     assert (verdict, 3, 1) == (row.verdict, row.trials, row.control.failed), row.reason
 
 
+ELSEWHERE = [
+    # (claim, anomaly, the scenario in which it was seen, and how often it is judged there)
+    ("AMQP-ACC-01", "delivered_after_acknowledgement", "deliveries-refused", 1),
+    ("AMQP-TX-01", "available_early", "messages-acknowledged-in-transactions", 1),
+    ("AMQP-SETTLE-02", "gone", "broker-killed-while-publishing", 0),  # a kill is not one of its faults
+    ("EXPECT-TWICE-01", "returned_after_close", "deliveries-refused", 1),
+    ("AMQP-ACC-01", "delivered_after_acknowledgement", "every-trial", 1),
+]
+
+
+@pytest.mark.parametrize(("claim", "anomaly", "scenario", "times"), ELSEWHERE)
+def test_a_claim_is_judged_in_every_trial_that_fits_it(claim, anomaly, scenario, times):
+    """Also where its check is none of the scenario's; a trial in which nothing was seen gives no row."""
+    name = scenario.replace("-", "_")
+    run = msgspec.structs.replace(RUN, capabilities=(*RUN.capabilities, "transactions", "transactional_acks", "nack"))
+    for offends, rows in (({anomaly: 2}, times), ({}, 0)):
+        evidence = dataclasses.replace(everywhere(**{name: [facts(offends=offends)] * 3}), run=run)
+        found = rules.rows(CATALOGUE, SCENARIOS, evidence, {})
+        (*shown,) = [row for row in found if (row.claim, row.scenario, row.anomaly) == (claim, scenario, anomaly)]
+
+        assert [Verdict.VIOLATED] * rows == [row.verdict for row in shown]
+
+
 def test_a_violation_names_its_trial_and_its_scenario_repeats_it():
     bad = facts(offends={"lost": 2}, applies=4)
     evidence = everywhere(**OWN, consumer_killed_under_individual=[facts(), bad], **LOSES)

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from conformance.judge.anomalies.calls import CALLS, COMPARED
 from conformance.judge.anomalies.deliveries import DELIVERIES, REFUSALS
 from conformance.judge.anomalies.disk import DISK
+from conformance.judge.anomalies.fates import FATES
 from conformance.judge.anomalies.model import Anomaly
 from conformance.judge.anomalies.sends import SENDS, TRANSACTIONS
 from conformance.judge.anomalies.sessions import SESSIONS, WINDOWS
 from conformance.judge.anomalies.strange import STRANGE
 
-__all__ = ["ANOMALIES", "Anomaly"]
+__all__ = ["ANOMALIES", "EVERYWHERE", "Anomaly"]
 
 ANOMALIES: Mapping[str, Anomaly] = {
     anomaly.name: anomaly
@@ -24,3 +25,6 @@ ANOMALIES: Mapping[str, Anomaly] = {
     for anomaly in table
 }
 """Every anomaly by its name; `Check.anomaly` of a scenario is one of these."""
+
+EVERYWHERE = tuple(name for name in ANOMALIES if name in FATES.values())
+"""The anomalies of the table of fates: each is counted in every trial."""

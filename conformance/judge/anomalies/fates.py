@@ -177,7 +177,7 @@ TAKEN: Sequence[TakenRow] = (
     TakenRow(
         "acknowledged in a transaction that was committed",
         "ack_txn IS NOT NULL AND committed_at IS NOT NULL",
-        _must_go("transacted_acknowledgement", "transaction_torn"),
+        _must_go("transacted_acknowledgement", "returned_after_commit"),
         "kept 1, acked_in t1 1, committed t1 by=consumer-1, settled 1 epoch=1",
     ),
     TakenRow(

@@ -207,6 +207,17 @@ TRANSACTIONS = (
         words="operations of transactions are undone, and others of the same transaction are not",
     ),
     Anomaly(
+        "returned_after_commit",
+        """A message came again after a restart although the commit of its acknowledgement had been answered before.
+
+        `transacted_acknowledgement` is about the same run of the broker. A message that was sent in a transaction too
+        does not apply.
+        """,
+        applies="ack_txn IS NOT NULL AND NOT of_two_transactions AND committed_at IS NOT NULL",
+        offends=is_fate("returned_after_commit"),
+        words="messages whose acknowledgement was committed came again after the restart",
+    ),
+    Anomaly(
         "sent_again_not_once",
         """A message of a transaction that was sent again is not there exactly once.
 

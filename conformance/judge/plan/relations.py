@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from conformance.history import Op
-from conformance.judge.anomalies import ANOMALIES, Anomaly
+from conformance.judge.anomalies import ANOMALIES, EVERYWHERE, Anomaly
 from conformance.judge.anomalies.fates import FATE, ROWS, SEEN_AS, SUMS
 from conformance.judge.input.packing import OP_CODE, SPARK_SCHEMA
 from conformance.judge.plan.columns import (
@@ -53,7 +53,7 @@ CLASSES = 8
 LOSS_WINDOWS_MS = (3, 10, 100)
 """For each fault the plan also says whether it surely shows a broker that stores so long after its answer."""
 
-ALWAYS = ("phantom", "corrupt", "not_recovered", "not_alive")
+ALWAYS = (*EVERYWHERE, "corrupt", "not_recovered", "not_alive")
 """Anomalies that every trial is checked for, and that prevent every HOLDS."""
 
 _TEXTS = ("not_recovered", "not_ready", "not_alive")
