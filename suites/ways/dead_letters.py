@@ -1,8 +1,9 @@
 """Messages that a consumer gives back until their attempts are used up."""
 
 from conformance.scenario import Check, Liar, scenario
-from conformance.scenario.script import SETTLE, Between, Consume, Kill, Nth, Publish, Restart
+from conformance.scenario.script import SETTLE, Between, Consume, ConsumerCrash, Kill, Nth, Publish, Restart
 
+MANY = {"max_delivery_attempts": 9, "dead_letter_destination": "DLQ"}
 LIMIT = {"max_delivery_attempts": 2, "dead_letter_destination": "DLQ"}
 MOVED = Check("given_back_nowhere", exposure="refused", control=Liar("drops-failed"))
 
@@ -49,3 +50,21 @@ class BrokerKilledWhileDeadLettering:
         *SETTLE,
     )
     checks = (MOVED,)
+
+
+@scenario
+class ConsumerKilledLongBeforeTheLimit:
+    """A consumer that holds unacknowledged messages is killed, once, where each message has nine attempts.
+
+    If the broker's file has the settings. No message may be in the queue DLQ: none was given back, and none can have
+    been delivered so often.
+    """
+
+    mode = "individual"
+    settings = MANY
+    steps = (
+        Publish(150, window=50),
+        Consume("individual", prefetch=50, until=ConsumerCrash(Nth("process", Between(40, 80)))),
+        *SETTLE,
+    )
+    checks = (Check("set_aside_early", exposure="delivered_unacknowledged", control=Liar("dead-letters-at-once")),)

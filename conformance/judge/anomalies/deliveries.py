@@ -67,7 +67,7 @@ REFUSALS = (
         Its time to live was not over, no consumer gave it back, and none acknowledged it. An attempt limit that its
         deliveries may have reached excuses it.
         """,
-        applies=f"{OWED} AND set_aside AND NOT expired",
+        applies=f"{OWED} AND NOT expired AND settled_anywhere",
         offends=is_fate("set_aside_early"),
         words="messages set aside were neither expired nor given back",
     ),

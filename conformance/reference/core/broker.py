@@ -455,7 +455,7 @@ class ReferenceBroker:
         if self.behaviour.drops_abandoned(message.number):
             effect = self._effects.removal(message, SettlementEvent.ACCEPTED)
         else:
-            effect = self._effects.settled(message, SettlementEvent.ABANDONED, at_once=True)
+            effect = self._effects.settled(message, self.behaviour.applied(SettlementEvent.ABANDONED), at_once=True)
         self._storage.perform([effect], do_nothing, None)
 
     def _expire(self, message: Message) -> None:

@@ -240,6 +240,12 @@ DELIVERING: dict[str, Lie] = {
         "failed_gone given_back_nowhere",
         applied=takes(SettlementEvent.FAILED, SettlementEvent.ACCEPTED),
     ),
+    "dead-letters-at-once": lie(
+        "When a connection ends, what its consumer held goes to the dead-letter queue, with any limit.",
+        "set_aside_early",
+        fault="consumer_crash",
+        applied=takes(SettlementEvent.ABANDONED, SettlementEvent.REJECTED),
+    ),
     "loses-half-a-prefetch": lie(
         "When a connection ends, every second message that its consumer held is removed, durably.",
         "given_back_nowhere lost",
