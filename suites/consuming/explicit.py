@@ -51,11 +51,6 @@ class ConsumerKilledUnderExplicitClient:
             exposure="delivered_unacknowledged",
             control=Liar("explicit-acknowledge-takes-earlier", profile="ems"),
         ),
-        Check(
-            "gone",
-            exposure="delivered_unacknowledged",
-            control=Liar("individual-ack-is-cumulative", over="stomp"),
-        ),
     )
 
 
