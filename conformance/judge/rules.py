@@ -85,7 +85,7 @@ def _seen_elsewhere(claim: Claim, scenarios: Mapping[str, Scenario], evidence: C
     For a counterexample a trial needs no control. Counted are the anomalies that every trial is checked for.
     """
     deciding = [item for item in scenarios.values() if claim.id in item.decides]
-    for anomaly in filter(relations.ALWAYS.__contains__, claim.checks):
+    for anomaly in (name for name in claim.checks if name in EVERYWHERE or name in relations.ALWAYS):
         shown = [item for item in deciding if item.decides[claim.id].anomaly == anomaly]
         if any(item.standing for item in shown):
             continue

@@ -56,7 +56,7 @@ DELIVERIES = """
 1 0 an acknowledged message is set aside: kept 1, took 1, settled epoch=1, set_aside 1
 1 0 a copy of a message that came is set aside: kept 1, settled 1 epoch=1, set_aside 1
 0 0 a message that was not confirmed is set aside: sent 1, settled epoch=1, set_aside 1
-0 0 a message is set aside, and the queue is not silent yet: kept 1, silent 1 epoch=1, set_aside 1
+1 1 a message is set aside, and the queue is not silent yet: kept 1, silent 1 epoch=1, set_aside 1
 
 [delivered_after_restart]
 2 1 delivered again after a restart: kept 1 2, took 1 2, killed consumer-1, settled 2 epoch=2

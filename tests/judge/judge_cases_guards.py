@@ -290,9 +290,9 @@ GUARDS = """
     1, acked_in t1 1, acked_in t2 1, rolled_back t1 by=consumer-1, committed t2 by=consumer-1, settled
 0 0 sent in one transaction, and taken in another, without acked_in t2 1: put t1 1, committed t1, committed t2
     by=consumer-1, settled
-0 0 not persistent, and back after a commit: kept 1 durable=False, acked_in t1 1, committed t1 by=consumer-1,
+1 1 not persistent, and back after a commit: kept 1 durable=False, acked_in t1 1, committed t1 by=consumer-1,
     settled 1 epoch=1
-0 0 back after a commit, and no silent drain: kept 1, acked_in t1 1, committed t1 by=consumer-1, came 1 epoch=1
+1 1 back after a commit, and no silent drain: kept 1, acked_in t1 1, committed t1 by=consumer-1, came 1 epoch=1
 1 0 its acknowledgement committed after a restart, and handed over from before: kept 1, acked_in t1 1,
     of consumer-1 COMMIT INVOKE transaction=t1 epoch=2, of consumer-1 COMMIT OK transaction=t1 epoch=2,
     handed 1 consumer=2, settled

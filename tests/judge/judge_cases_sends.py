@@ -224,6 +224,14 @@ SENDS = """
 1 0 sent in one transaction, and acknowledged in another after a restart: kept 1, acked_in t1 1, forwarded t1 p9:1,
     committed t1 by=consumer-1, killed consumer-1, handed p9:1 epoch=2, ack_sent p9:1 tx=t2,
     committed t2 by=consumer-1, settled
+[returned_after_commit]
+2 1 acknowledged in a transaction that was committed, and again after a restart: kept 1 2, acked_in t1 1 2,
+    committed t1 by=consumer-1, killed consumer-1, settled 1
+1 0 again in the same run of the broker is another's: kept 1, acked_in t1 1, committed t1 by=consumer-1, crashed,
+    settled 1 epoch=1
+0 0 a commit without an answer promises nothing of an acknowledgement: kept 1, acked_in t1 1,
+    committed t1 None by=consumer-1, killed consumer-1, settled 1
+
 [sent_again_not_once]
 2 0 sent again after a commit that was not stored: put t1 1 2, committed t1 INFO, killed, again t1 1 2,
     committed t1 by=publisher-2, settled 1 2

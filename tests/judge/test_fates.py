@@ -70,10 +70,11 @@ def met(session, tmp_path_factory):
         trials.append((folder / str(len(trials)), write(folder / str(len(trials)), history(row.example), about)))
     paths = [str(trial.parquet) for trial in compact_all(trials)]
     events = read_parquet(session.spark, paths, SPARK_SCHEMA).coalesce(1)
-    more = ["sent_as", "taken_as", "seen_as"]
+    more = ["sent_as", "taken_as", "fate_at"]
     rows = relations.messages_of(events, [("lost", "sends")], more, few=True).where("is_message").select("trial", *more)
     return {
-        row["trial"]: (SENT[row["sent_as"]], TAKEN[row["taken_as"]], Seen(row["seen_as"])) for row in rows.collect()
+        row["trial"]: (SENT[row["sent_as"]], TAKEN[row["taken_as"]], Seen((row["fate_at"] - 1) % len(Seen)))
+        for row in rows.collect()
     }
 
 

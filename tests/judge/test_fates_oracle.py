@@ -148,13 +148,13 @@ def judged(spark, folder, histories):
     packed = compact_all(trials)
     size_plans(spark, sum(each.events for each in packed))
     events = read_parquet(spark, [str(each.parquet) for each in packed], SPARK_SCHEMA).coalesce(2)
-    more = ["sent_as", "taken_as", "seen_as"]
+    more = ["sent_as", "taken_as", "fate_at"]
     rows = relations.messages_of(events.repartition(2, "trial"), [("lost", "sends")], more, few=True)
     return {
         (row["trial"], f"p{row['producer']}:{row['n']}"): (
             SENT[row["sent_as"]].name,
             TAKEN[row["taken_as"]].name,
-            Seen(row["seen_as"]),
+            Seen((row["fate_at"] - 1) % len(Seen)),
         )
         for row in rows.where("is_message").select("trial", "producer", "n", *more).collect()
     }

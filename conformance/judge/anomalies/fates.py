@@ -294,6 +294,8 @@ CELLS = "".join(_CODES[cell] for cell in FATES.values())
 """The whole table as one text: a letter a cell, in the order of `FATES`."""
 
 
+_CELL = f"substr('{CELLS}', fate_at, 1)"
+
 ACCOUNT: Mapping[str, str] = MappingProxyType(
     {
         "delivered": "delivered and acknowledged",
@@ -336,7 +338,7 @@ ACCOUNTS = "".join(_LETTERS.get(account(sent, taken, seen), "-") for sent in SEN
 
 def is_fate(*cells: str) -> str:
     """Return SQL: whether the message has one of these cells."""
-    return f"fate IN ({', '.join(repr(_CODES[cell]) for cell in cells)})"
+    return f"{_CELL} IN ({', '.join(repr(_CODES[cell]) for cell in cells)})"
 
 
 def _case(conditions: Iterable[str]) -> str:
@@ -358,26 +360,30 @@ ROWS: Mapping[str, str] = MappingProxyType(
 """The rows of a message, and when its last acknowledgement, refusal or delivery was, in which run of the broker."""
 
 _CAME = "received_last_at > since"
-SEEN_AS: Mapping[str, str] = MappingProxyType(
-    {
-        "seen_as": "CASE"
-        f" WHEN coalesce(in_transaction AND received_at < commit_asked_at, false) THEN {Seen.EARLY:d}"
-        f" WHEN {_CAME} AND (since_epoch IS NULL OR last_epoch = since_epoch"
-        f" OR (since_epoch = first_epoch AND early_received_at > since)) THEN {Seen.AGAIN:d}"
-        f" WHEN {_CAME} THEN {Seen.RESTARTED:d}"
-        f" WHEN set_aside THEN {Seen.ASIDE:d}"
-        f" WHEN left_in_queue THEN {Seen.COUNTED:d}"
-        f" WHEN settled_anywhere OR (read_out AND received = 0) THEN {Seen.NOWHERE:d}"
-        f" ELSE {Seen.UNKNOWN:d} END"
-    }
+_SEEN_AS = (
+    "CASE"
+    f" WHEN coalesce(in_transaction AND received_at < commit_asked_at, false) THEN {Seen.EARLY:d}"
+    f" WHEN {_CAME} AND (since_epoch IS NULL OR last_epoch = since_epoch"
+    f" OR (since_epoch = first_epoch AND early_received_at > since)) THEN {Seen.AGAIN:d}"
+    f" WHEN {_CAME} THEN {Seen.RESTARTED:d}"
+    f" WHEN set_aside THEN {Seen.ASIDE:d}"
+    f" WHEN left_in_queue THEN {Seen.COUNTED:d}"
+    f" WHEN settled_anywhere OR (read_out AND received = 0) THEN {Seen.NOWHERE:d}"
+    f" ELSE {Seen.UNKNOWN:d} END"
 )
-
-_PLACE = f"CAST(1 + (sent_as * {len(TAKEN)} + taken_as) * {len(Seen)} + seen_as AS INT)"
-FATE: Mapping[str, str] = MappingProxyType(
-    {"fate": f"substr('{CELLS}', {_PLACE}, 1)", "ends_in": f"substr('{ACCOUNTS}', {_PLACE}, 1)"}
+PLACE: Mapping[str, str] = MappingProxyType(
+    {"fate_at": f"CAST(1 + (sent_as * {len(TAKEN)} + taken_as) * {len(Seen)} + {_SEEN_AS} AS INT)"}
 )
+"""The place of the cell of a message, from 1."""
 
+EXPLODED: Mapping[str, str] = MappingProxyType({"ends_in": f"substr('{ACCOUNTS}', fate_at, 1)"})
 SUMS: Mapping[str, str] = MappingProxyType(
     {f"all_{name}": f"count_if(is_message AND ends_in = '{letter}')" for name, letter in _LETTERS.items()}
 )
 """Aggregates of a trial: the messages in each account."""
+
+
+def anomaly_of(names: Iterable[str]) -> str:
+    """Return SQL: the anomaly that the cell of a message is, if it is one of these; else null."""
+    branches = " ".join(f"WHEN '{_CODES[name]}' THEN '{name}'" for name in names)
+    return f"CASE {_CELL} {branches} END"

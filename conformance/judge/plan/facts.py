@@ -47,7 +47,8 @@ class TrialFacts:
     failing: Mapping[str, Failing]
 
     def applies(self, anomaly: str) -> int:
-        return int(self.counts[f"applies_{anomaly}"]) or self._dead_at_the_start(anomaly)
+        """Return the messages that can show it: those that the plan counted, or else those that do show it."""
+        return max(int(self.counts.get(f"applies_{anomaly}") or 0), self.offences(anomaly))
 
     def offences(self, anomaly: str) -> int:
         return self.failing[anomaly].offences if anomaly in self.failing else self._dead_at_the_start(anomaly)
@@ -152,7 +153,7 @@ class TrialFacts:
         found = self.failing.get(anomaly)
         if found is None or found.first is None or found.last is None:
             return ""
-        kept_first, kept_last = self.counts[f"kept_first_{anomaly}"], self.counts[f"kept_last_{anomaly}"]
+        kept_first, kept_last = (self.counts.get(f"kept_{end}_{anomaly}") for end in ("first", "last"))
         if kept_first is None or kept_last is None:
             return "all"
         if found.first > kept_last:
@@ -195,8 +196,8 @@ def _merged(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _failing(anomaly: str, rows: Sequence[Mapping[str, Any]]) -> Failing:
     order = ANOMALIES[anomaly].order
-    first = [row[f"first_{order}"] for row in rows if order and row[f"first_{order}"] is not None]
-    last = [row[f"last_{order}"] for row in rows if order and row[f"last_{order}"] is not None]
+    first = [row[f"first_{order}"] for row in rows if order and row.get(f"first_{order}") is not None]
+    last = [row[f"last_{order}"] for row in rows if order and row.get(f"last_{order}") is not None]
     offended = [name for name in rows[0] if name.startswith("offended_")]
     epochs = {
         name.removeprefix("offended_"): functools.reduce(operator.or_, (row[name] or 0 for row in rows))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from conformance.history import Op
 from conformance.judge.anomalies import ANOMALIES, EVERYWHERE, Anomaly
-from conformance.judge.anomalies.fates import FATE, ROWS, SEEN_AS, SUMS
+from conformance.judge.anomalies.fates import EXPLODED, PLACE, ROWS, SUMS, anomaly_of, is_fate
 from conformance.judge.input.packing import OP_CODE, SPARK_SCHEMA
 from conformance.judge.plan.columns import (
     COMPARED,
@@ -53,7 +53,7 @@ CLASSES = 8
 LOSS_WINDOWS_MS = (3, 10, 100)
 """For each fault the plan also says whether it surely shows a broker that stores so long after its answer."""
 
-ALWAYS = (*EVERYWHERE, "corrupt", "not_recovered", "not_alive")
+ALWAYS = ("phantom", "corrupt", "not_recovered", "not_alive")
 """Anomalies that every trial is checked for, and that prevent every HOLDS."""
 
 _TEXTS = ("not_recovered", "not_ready", "not_alive")
@@ -179,11 +179,12 @@ def sharded(frame: DataFrame, shards: int) -> DataFrame:
 
 def _exploded(anomalies: Sequence[Anomaly]) -> dict[str, str]:
     """Return columns that make a row for each anomaly that a message shows, and one with an empty `failing`."""
-    shown = ", ".join(
-        f"CASE WHEN is_message AND ({a.applies}) AND ({a.offends}) THEN '{a.name}' END" for a in anomalies
-    )
+    own = [a for a in anomalies if a.name not in EVERYWHERE or a.offends != is_fate(a.name)]
+    by_fate = anomaly_of(name for name in EVERYWHERE if name not in {anomaly.name for anomaly in own})
+    shown = ", ".join(f"CASE WHEN is_message AND ({a.applies}) AND ({a.offends}) THEN '{a.name}' END" for a in own)
     return {
-        "failing": f"explode(array_compact(array('', {shown})))",
+        **EXPLODED,
+        "failing": f"explode(array_compact(array('', {shown}, CASE WHEN is_message THEN {by_fate} END)))",
         "class": f"CAST(pmod(hash(producer, n), {CLASSES}) AS INT)",
     }
 
@@ -196,7 +197,7 @@ def _stages(
     exploded = _exploded(anomalies)
     counted = {**_per_failure(anomalies, exposures), **per_trial(anomalies, exposures)}
     of_event = {name: sql for name, (_, sql) in PART.items()}
-    of_message = (MESSAGE, TRIAL_WINDOWS, DERIVED, COMPARED, ROWS, SEEN_AS, FATE)
+    of_message = (MESSAGE, TRIAL_WINDOWS, DERIVED, {**ROWS, **COMPARED}, PLACE)
     stages = (EVENT, of_event, PART_WINDOWS, PART_AGAIN, EVENT_WINDOWS, *of_message)
     return _pruned(stages, [*PART_KEYS, *_TEXTS, *exploded.values(), *counted.values(), *more]), exploded, counted
 
