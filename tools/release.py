@@ -27,7 +27,8 @@ import conformance
 from conformance import paths
 
 DIST = pathlib.Path("dist")
-_CLAIM = "--claims AMQP-DUR-01 --seed 1"
+_SCENARIO = "broker-killed-while-publishing"
+_CLAIM = f"--claims AMQP-DUR-01 --scenario {_SCENARIO} --seed 1"
 PAGES = {
     "run": (f"--adapter reference {_CLAIM} --out out", "out/report.html"),
     "judge": ("out", "out/report.html"),
@@ -120,7 +121,7 @@ def try_alone(binaries: pathlib.Path, folder: pathlib.Path) -> None:
     """Write every page with the installed wheel; exit unless AMQP-DUR-01 HOLDS for the bundled broker."""
     write_pages(binaries, folder / "empty")
     report = json.loads((folder / "empty" / "out" / "report.json").read_text())
-    (row,) = [row for row in report["verdicts"] if row["claim"] == "AMQP-DUR-01"]
+    (row,) = [row for row in report["verdicts"] if (row["claim"], row["scenario"]) == ("AMQP-DUR-01", _SCENARIO)]
     if row["verdict"] != "HOLDS":
         sys.exit(f"the installed wheel says {row['verdict']}: {row['reason']}")
     print(f"installed alone, without a system Java: AMQP-DUR-01 HOLDS; pages of {', '.join(PAGES)}")

@@ -318,7 +318,7 @@ def test_a_refused_login_ends_the_first_start_soon(make: Make, monkeypatch: pyte
     assert (None, LoginError) == (error.failure, type(error.__cause__))
 
 
-@pytest.mark.parametrize(("ready_s", "own_s"), [(0.0, 1e9), (0.2, 0.2)], ids=["first", "after a fault"])
+@pytest.mark.parametrize(("ready_s", "own_s"), [(0.0, 1e9), (3.0, 3.0)], ids=["first", "after a fault"])
 def test_an_alarm_is_no_late_start(make: Make, monkeypatch: pytest.MonkeyPatch, ready_s: float, own_s: float) -> None:
     """It ends the first start soon. After a fault the broker has its time, and has not failed to recover."""
     monkeypatch.setattr(native, "LOGIN_S", 0.3)

@@ -71,9 +71,9 @@ def collected(done):
     [
         (["-k", "SOLCD-ACK-02 and WhilePublishing"], 1),
         pytest.param(["-m", "permission", "-k", "OneByOne"], 3, marks=pytest.mark.full),
-        pytest.param(["--claims", "AMQP-DUR-01"], 1, marks=pytest.mark.full),
-        pytest.param(["--claims", "AMQP-DUR-01", "--claims", "EMS-CLIENT-03"], 2, marks=pytest.mark.full),
-        (["--claims", "AMQP-DUR-01", "--require", "EMS-CLIENT-03"], 2),
+        pytest.param(["--claims", "AMQP-DUR-01"], 2, marks=pytest.mark.full),
+        pytest.param(["--claims", "AMQP-DUR-01", "--claims", "EMS-CLIENT-03"], 3, marks=pytest.mark.full),
+        (["--claims", "AMQP-DUR-01", "--require", "EMS-CLIENT-03"], 3),
     ],
 )
 def test_selection(run_pytest, suites, words, count):
