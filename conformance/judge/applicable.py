@@ -37,7 +37,7 @@ def _shares_a_queue(item: Scenario) -> bool:
     return several or any(sum(isinstance(step, Consume) for step in steps) > 1 for steps in together)
 
 
-def _may_lose(item: Scenario) -> bool:
+def may_lose(item: Scenario) -> bool:
     """Whether the queue may not be there or not last, or the client settles messages before it has them.
 
     Or it treats sends as confirmed without an answer.
@@ -73,7 +73,7 @@ _LOSSES = frozenset(
 )
 _EXCUSED: Mapping[str, Callable[[Scenario], bool]] = {
     **dict.fromkeys(EVERYWHERE, _sends_again),
-    **dict.fromkeys(_LOSSES, _may_lose),
+    **dict.fromkeys(_LOSSES, may_lose),
     "delivered_twice": _may_repeat,
     "overtaken": _may_reorder,
 }

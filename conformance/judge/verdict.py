@@ -13,7 +13,7 @@ from conformance import records
 from conformance.claims import Catalogue
 from conformance.errors import JudgeError
 from conformance.history import Op, Phase, message_id, parse_message
-from conformance.judge import rules
+from conformance.judge import applicable, rules
 from conformance.judge.anomalies.fates import ACCOUNT
 from conformance.judge.input import buckets, folder
 from conformance.judge.input.packing import Compacted, compact_all
@@ -77,16 +77,21 @@ def judge(
         rows=tuple(row for row in rows if not rules.is_self_check(row)),
         self_checks=tuple(row for row in rows if rules.is_self_check(row)),
         trials=tuple(evidence.trials),
-        account=_account(evidence),
+        account=_account(evidence, scenarios),
         courses=tuple(filter(None, (remembered.courses.get(trial.record.trial) for trial in compacted))),
     )
 
 
-def _account(evidence: ClaimEvidence) -> dict[str, int]:
+def _account(evidence: ClaimEvidence, scenarios: Mapping[str, Scenario]) -> dict[str, int]:
     """Sum up where the confirmed messages of the subject's valid trials ended."""
-    subject = (trial.trial for trial in evidence.trials if trial.arm == "subject" and not trial.void)
-    counted = [evidence.facts[trial].counts for trial in subject if trial in evidence.facts]
-    return {name: sum(int(counts[f"all_{name}"]) for counts in counted) for name in ACCOUNT}
+    found = dict.fromkeys(ACCOUNT, 0)
+    for trial in evidence.trials:
+        if trial.arm == "subject" and not trial.void and trial.trial in evidence.facts:
+            counts, script = evidence.facts[trial.trial].counts, scenarios.get(trial.scenario)
+            for name in ACCOUNT:
+                given_up = name == "unexplained" and script is not None and applicable.may_lose(script)
+                found["given_up" if given_up else name] += int(counts.get(f"all_{name}") or 0)
+    return found
 
 
 def beside(job: Callable[[], Result], other: Callable[[], object]) -> Result:

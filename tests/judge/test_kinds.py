@@ -113,3 +113,20 @@ def test_a_defect_is_seen_in_any_scenario(session, tmp_path, scenario, history, 
     rows = judge.judge(tmp_path, CATALOGUE, SCENARIOS, session).rows
 
     assert Verdict.VIOLATED in [row.verdict for row in rows if row.claim == claim]
+
+
+@pytest.mark.parametrize(
+    ("scenario", "history", "account"),
+    [
+        ("consumer-killed-under-no-ack", "kept 1 2, handed 1, crashed, settled 2 epoch=1", "given_up"),
+        ("consumer-killed-under-individual", "kept 1 2, handed 1, crashed, settled 2 epoch=1", "unexplained"),
+    ],
+)
+def test_what_a_script_gives_up_is_explained(session, tmp_path, scenario, history, account):
+    """A consumer that settles in advance may lose what it was given."""
+    about = record(f"{scenario}.subject.1", scenario, "subject", "", 1)
+    write(tmp_path / "trials" / about.trial, history, about)
+    close(tmp_path, AMQP)
+    found = judge.judge(tmp_path, CATALOGUE, SCENARIOS, session).account
+
+    assert {"delivered": 1, account: 1} == {name: count for name, count in found.items() if count}

@@ -304,11 +304,15 @@ ACCOUNT: Mapping[str, str] = MappingProxyType(
         "volatile": "gone, and not persistent",
         "expired": "gone, and older than their time to live",
         "in_doubt": "gone after an acknowledgement without an answer, or a rejection",
+        "given_up": "gone where the script gives them up",
         "undecided": "undecided",
         "unexplained": "unexplained",
     }
 )
-"""The accounts in which each confirmed or committed message ends, one of them, with the words for it."""
+"""The accounts in which each confirmed or committed message ends, one of them, with the words for it.
+
+`given_up` are unexplained ones of a script that uses no durable queue, or settles before it has the message.
+"""
 
 
 def account(sent: SentRow, taken: TakenRow, seen: Seen) -> str:
@@ -331,7 +335,7 @@ def account(sent: SentRow, taken: TakenRow, seen: Seen) -> str:
 
 
 _EXCUSED = {"not persistent": "volatile", "older than its time to live": "expired"}
-_LETTERS = dict(zip(ACCOUNT, "abcdefgh", strict=True))
+_LETTERS = dict(zip((name for name in ACCOUNT if name != "given_up"), "abcdefgh", strict=True))
 ACCOUNTS = "".join(_LETTERS.get(account(sent, taken, seen), "-") for sent in SENT for taken in TAKEN for seen in Seen)
 """The account of each cell as one text, as `CELLS`."""
 
