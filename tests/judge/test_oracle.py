@@ -173,11 +173,12 @@ unprocessed AS (SELECT DISTINCT trial, producer, n FROM acknowledged t WHERE NOT
                 WHERE (p.trial, p.producer, p.n) = (t.trial, t.producer, t.n) AND p.at_ns <= t.at_ns)),
 unhanded AS (SELECT DISTINCT trial, producer, n FROM acknowledged t WHERE NOT EXISTS (FROM given g
              WHERE (g.trial, g.producer, g.n) = (t.trial, t.producer, t.n) AND g.at_ns <= t.at_ns)),
-misapplied AS ((SELECT * FROM taken_twice UNION SELECT * FROM kept_back) INTERSECT SELECT * FROM durable)
+misapplied AS (SELECT * FROM kept_back INTERSECT SELECT * FROM durable)
 SELECT 'lost', trial, producer, n FROM lost SEMI JOIN accounted USING (trial)
 UNION SELECT 'gone', trial, producer, n FROM gone SEMI JOIN settled USING (trial)
 UNION SELECT 'delivered_after_acknowledgement', trial, producer, n FROM again
-UNION SELECT 'lost_committed', trial, producer, n FROM lost_committed SEMI JOIN settled USING (trial)
+UNION SELECT 'lost_committed', trial, producer, n FROM (FROM lost_committed EXCEPT FROM in_queue)
+      SEMI JOIN accounted USING (trial)
 UNION SELECT 'half_applied', trial, producer, n FROM half_applied SEMI JOIN settled USING (trial)
 UNION SELECT 'undischarged_gone', trial, producer, n FROM undischarged_gone SEMI JOIN settled USING (trial)
 UNION SELECT 'confirmed_before_sync', trial, producer, n FROM early ANTI JOIN hidden USING (trial)
@@ -188,6 +189,7 @@ UNION SELECT 'acknowledged_early', trial, producer, n FROM unprocessed
 UNION SELECT 'acknowledged_unhanded', trial, producer, n FROM unhanded
 UNION SELECT 'acknowledged_at_all', trial, producer, n FROM acknowledged
 UNION SELECT 'transacted_acknowledgement', trial, producer, n FROM misapplied SEMI JOIN settled USING (trial)
+UNION SELECT 'transacted_acknowledgement', trial, producer, n FROM taken_twice
 """
 
 

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import html.parser
 import itertools
+import math
 import re
 
 import pytest
@@ -227,7 +228,7 @@ def test_a_scenario_that_this_version_does_not_have(catalogue):
 @pytest.mark.parametrize(("tried", "sign"), [(1.0, "HOLDS"), (0.5, "HOLDS"), (0.4, "NOT_TRIED")])
 def test_a_run_of_few_claims_does_not_wear_the_sign_of_holds(catalogue, scenarios, tried, sign):
     about = [claim for claim in catalogue.claims.values() if claim.subject != Subject.SESSION]
-    run = judgement(*(row(claim.id) for claim in about[: round(tried * len(about))]))
+    run = judgement(*(row(claim.id) for claim in about[: math.ceil(tried * len(about))]))
 
     assert f'class="headline t-{sign}"' in report_html.page(run, catalogue, scenarios)
 
