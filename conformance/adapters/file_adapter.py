@@ -344,14 +344,6 @@ def _external(file: BrokerFile, at: str, path: pathlib.Path) -> Launcher:
         raise UsageError(f"{where}: {error}") from error
 
 
-def _asked_at(file: BrokerFile, rules: External | None) -> BrokerFile:
-    """The file with the ways by which the owner of an external broker wants it to be asked."""
-    if rules is None:
-        return file
-    asked = {"depth": rules.depth or file.depth, "policies": rules.asked_of(file.policies)}
-    return file.model_copy(update={**asked, "alarms": rules.alarms or file.alarms})
-
-
 def _home(file: BrokerFile, folder: pathlib.Path) -> pathlib.Path:
     """The folder of the distribution: the one that the user named, or the one in it that the archive unpacked to."""
     if not folder.is_dir():

@@ -428,6 +428,18 @@ def test_settings_are_said_and_never_set(theirs: Theirs) -> None:
         adapter.effective({"sync_transactional": False})
 
 
+def test_an_owner_says_how_the_broker_is_asked_for_alarms(tmp_path: pathlib.Path) -> None:
+    """It replaces the way of the product, which stands without one."""
+    file, addresses = tmp_path / "mine.toml", 'urls = { amqp = "amqp://h:1", http = "http://h:2" }\n'
+    found = []
+    for own in ("", '[alarms.disk]\nmethod = "http"\nurl = "http://h:2/disk"\npattern = "full"\n'):
+        file.write_text(addresses + own)
+        found.append(adapters.find(f"rabbitmq:external={file}").file.alarms)
+
+    assert adapters.find("rabbitmq").file.alarms == found[0] != {}
+    assert {"disk": "full"} == {name: alarm.pattern for name, alarm in found[1].items()}
+
+
 def test_an_owner_says_only_what_differs_from_the_policies_of_the_product(tmp_path: pathlib.Path) -> None:
     """A queue in another virtual host has another address, and what its answer means stays."""
     file = tmp_path / "mine.toml"

@@ -41,7 +41,8 @@ def asked_by(file: BrokerFile, rules: External | None) -> BrokerFile:
     """Return the file with the ways by which the owner of an external broker wants it to be asked."""
     if rules is None:
         return file
-    return file.model_copy(update={"depth": rules.depth or file.depth, "policies": rules.asked_of(file.policies)})
+    asked = {"depth": rules.depth or file.depth, "policies": rules.asked_of(file.policies)}
+    return file.model_copy(update={**asked, "alarms": rules.alarms or file.alarms})
 
 
 def _ways(file: BrokerFile, rules: External) -> dict[str, QueuesTable | Depth | None]:
