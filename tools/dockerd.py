@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 
 from conformance import mounts, paths
 from conformance.adapters.container import engine
-from conformance.adapters.launch.broker_log import end_of, launch_error
+from conformance.adapters.launch.broker_log import launch_error, text_of
 from conformance.errors import ConformanceError, LaunchError, UsageError, visible
 from conformance.ledger import Ledger, release_leftovers
 from conformance.processes import opened, wait_ended
@@ -108,7 +108,7 @@ def _wait_ready(process: subprocess.Popen[bytes], folder: pathlib.Path, log: pat
                 break
             if _answers(folder / "docker.sock"):
                 return
-    raise launch_error(f"dockerd did not come up; its log is {log}", end_of(log).decode(errors="replace"), log)
+    raise launch_error(f"dockerd did not come up; its log is {log}", text_of(log), log)
 
 
 def _answers(path: pathlib.Path) -> bool:

@@ -22,7 +22,7 @@ from conformance.adapters.credentials import Access
 from conformance.adapters.external.addresses import WitnessConnection
 from conformance.adapters.file_adapter import DURABLE, FileAdapter
 from conformance.adapters.interface import EXTERNAL, Processes
-from conformance.adapters.launch.broker_log import end_of, launch_error
+from conformance.adapters.launch.broker_log import launch_error, text_of
 from conformance.adapters.opening import WIRES, check_credentials
 from conformance.errors import ClientError, ConformanceError, FaultError, LaunchError, UsageError
 from conformance.faults import process
@@ -146,9 +146,7 @@ def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *,
 def with_log(adapter: Adapter, broker: Broker, what: str) -> LaunchError:
     """Return an error with what the broker's log says, without secrets."""
     log = broker.facts.log
-    return launch_error(
-        what, adapter.file.without_secrets(end_of(log).decode(errors="replace"), adapter.path.parent), log
-    )
+    return launch_error(what, adapter.file.without_secrets(text_of(log), adapter.path.parent), log)
 
 
 @contextlib.contextmanager

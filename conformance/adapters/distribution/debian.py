@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Sequence
 
 from conformance import mounts, paths
-from conformance.adapters.launch.broker_log import end_of, launch_error
+from conformance.adapters.launch.broker_log import launch_error, text_of
 from conformance.errors import LaunchError
 from conformance.ledger import inherited
 from conformance.locks import locked
@@ -112,4 +112,4 @@ def _run(words: Sequence[str], log: pathlib.Path) -> None:
             raise LaunchError(f"{_ENDS_WITH_US[0]} cannot be started: {error.strerror}") from error
     if done.returncode != 0:
         what = f"no Debian to build on: `{' '.join(words)}` ended with {done.returncode}"
-        raise launch_error(what, end_of(log).decode(errors="replace"), log)
+        raise launch_error(what, text_of(log), log)

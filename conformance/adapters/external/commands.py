@@ -17,7 +17,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping
 
 from conformance.adapters.file.launch_tables import COMMANDS, Command, External
-from conformance.adapters.launch.broker_log import end_of, launch_error
+from conformance.adapters.launch.broker_log import launch_error, text_of
 from conformance.adapters.launch.process_tree import MARK
 from conformance.errors import LaunchError
 from conformance.ledger import RUN_VARIABLE, Ledger
@@ -100,7 +100,7 @@ class RunningCommand:
 
     def error(self, what: str) -> LaunchError:
         said = f"external.{self.name}: `{self.rules.command[0]}` {what}; its output is {self.log}"
-        return launch_error(said, end_of(self.log).decode(errors="replace"), self.log)
+        return launch_error(said, text_of(self.log), self.log)
 
 
 class Commands:

@@ -54,6 +54,11 @@ def end_of(log: pathlib.Path, start: int = 0) -> bytes:
         return stream.read(limits.LOG)
 
 
+def text_of(log: pathlib.Path) -> str:
+    """Return what `end_of` reads, as text: a byte that is none is shown as such."""
+    return end_of(log).decode(errors="replace")
+
+
 def launch_error(
     what: str,
     said: str,

@@ -21,7 +21,7 @@ from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.settings import EffectiveSettings, unheeded
 from conformance.adapters.interface import READY_QUEUE, DepthProbe, JournalFiles
 from conformance.adapters.launch import ports, queue_declaration
-from conformance.adapters.launch.broker_log import end_of, launch_error
+from conformance.adapters.launch.broker_log import launch_error, text_of
 from conformance.adapters.launch.java import archive_options, archive_path, find_java
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, make_plan
 from conformance.adapters.launch.process_tree import MARK, Tree, name_of
@@ -383,7 +383,7 @@ class NativeBroker:
     def _error(self, what: str, failure: StartFailure | None = None, *, of_broker: bool = False) -> LaunchError:
         """With what the newest log that is not empty says."""
         for path in [self.log, *(path for path in self.logs if not path.match("start-*.log"))]:
-            said = self.plan.source.file.without_secrets(end_of(path).decode(errors="replace"), self.plan.source.here)
+            said = self.plan.source.file.without_secrets(text_of(path), self.plan.source.here)
             if said:
                 return launch_error(
                     f"{self._title} {what}; its log is {path}", said, path, failure, of_broker=of_broker
