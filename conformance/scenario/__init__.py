@@ -223,6 +223,13 @@ RECOVERED = Check("not_recovered", exposure="sends", control=Liar("refuses-to-st
 names it shows as well that it did."""
 
 
+STUCK = Check(
+    "stuck",
+    exposure="confirmed",
+    control=Liar("skips-every-hundredth-delivery", trials=3, waits_for_liveness=True),
+)
+"""Whether a consumer that waits, with credit, is given what its queue holds."""
+
 OF_CLIENT = (Subject.VENDOR_CLIENT,)
 """The `subjects` of a scenario that shows what a vendor's client does, and nothing of the suite's own clients."""
 

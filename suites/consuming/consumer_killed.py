@@ -1,6 +1,6 @@
 """The consuming process dies in the middle of processing, under each acknowledgement mode."""
 
-from conformance.scenario import Check, Liar, SessionLiar, scenario
+from conformance.scenario import STUCK, Check, Liar, SessionLiar, scenario
 from conformance.scenario.script import SETTLE, Between, Consume, ConsumerCrash, Nth, Publish
 
 REMOVES = Liar("removes-when-sending")
@@ -28,11 +28,7 @@ class ConsumerKilledUnderAuto:
             exposure="sends",
             control=Liar("never-answers-one-send", trials=3, waits_for_liveness=True),
         ),
-        Check(
-            "stuck",
-            exposure="confirmed",
-            control=Liar("skips-every-hundredth-delivery", trials=3, waits_for_liveness=True),
-        ),
+        STUCK,
         Check("outcome_changed", exposure="answered", control=Liar("accepts-then-rejects")),
     )
 

@@ -1,6 +1,6 @@
 """Checks that judge every trial of a run, of each scenario."""
 
-from conformance.scenario import OF_BOTH, Check, Liar, scenario
+from conformance.scenario import OF_BOTH, STUCK, Check, Liar, scenario
 from conformance.scenario.script import SETTLE, Between, Consume, ConsumerCrash, Nth, Publish
 
 ALTERED = Check("corrupt", exposure="received", control=Liar("corrupts-a-body"))
@@ -25,11 +25,7 @@ class EveryTrial:
         *SETTLE,
     )
     checks = (
-        Check(
-            "stuck",
-            exposure="confirmed",
-            control=Liar("skips-every-hundredth-delivery", trials=3, waits_for_liveness=True),
-        ),
+        STUCK,
         Check("lost", exposure="confirmed", control=Liar("loses-half-a-prefetch")),
         TWICE,
         Check("drained_twice", exposure="received", control=Liar("stores-every-hundredth-twice")),
