@@ -167,7 +167,7 @@ def markdown(
     head = [
         f"## {_md(run.product)} over {_md(run.over)}",
         f"**{_md(model.headline(judgement, catalogue, expected))}**",
-        *(_md(text) for text in (questions.sentence(judgement), questions.account(judgement)) if text),
+        *map(_md, questions.opening(judgement)),
         f"| | {' | '.join(questions.MODELS)} |\n{'|---' * (1 + len(questions.MODELS))}|",
     ]
     lines = ["\n\n".join(head)]

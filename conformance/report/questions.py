@@ -341,6 +341,11 @@ def account(judgement: Judgement) -> str:
     return f"Of {total:,} confirmed messages: {_listed(found)}."
 
 
+def opening(judgement: Judgement) -> list[str]:
+    """Return what is said above the questions: the sentence, and the account if there is one."""
+    return [text for text in (sentence(judgement), account(judgement)) if text]
+
+
 _KINDS = {"created": "queues that clients make by naming them", "subscribed": "durable subscriptions"}
 _DECLARED = "declared queues"
 

@@ -55,9 +55,7 @@ def summary(
         parts += [_questions(judgement), Text(), *_claims(judgement, catalogue)]
     parts += [*_first_violation(answers, written), *_doubts(judgement, catalogue), *_course(judgement.run)]
     parts += [*_expected(expected), Text()]
-    parts += [
-        _whole(text) for text in (questions.sentence(judgement), questions.account(judgement)) if answers and text
-    ]
+    parts += map(_whole, questions.opening(judgement)) if answers else []
     parts += [_whole(model.headline(judgement, catalogue, expected), f"bold {tone}".strip())]
     parts += [_whole(ending)]
     parts += [_whole(f"{kind}: {path}") for kind, path in (written or {}).items() if kind in ("html", "json")]
