@@ -47,9 +47,14 @@ def may_lose(item: Scenario) -> bool:
     return bool(item.settings) or not lasting or _takes_in(item, "no_ack", "pre")
 
 
+def _sends_again(item: Scenario) -> bool:
+    """Whether a client may send a message twice, or may let acknowledgements come late."""
+    return RESENDS in item.of_client or _takes_in(item, "dups_ok", "individual_dups_ok")
+
+
 def _may_repeat(item: Scenario) -> bool:
     """Whether a message may come twice by no fault of the broker. What is sent twice is up to EXPECT-ONCE-01."""
-    return RESENDS in item.of_client or _gives_back(item) or _takes_in(item, "dups_ok", "individual_dups_ok")
+    return _sends_again(item) or _gives_back(item)
 
 
 def _may_reorder(item: Scenario) -> bool:
@@ -60,11 +65,6 @@ def _may_reorder(item: Scenario) -> bool:
     sends = [step for step in singles(item.steps) if isinstance(step, Publish)]
     unordered = any(not step.durable or step.queues > 1 for step in sends)
     return unordered or _gives_back(item) or _shares_a_queue(item)
-
-
-def _sends_again(item: Scenario) -> bool:
-    """Whether a client may send a message twice, or may let acknowledgements come late."""
-    return RESENDS in item.of_client or _takes_in(item, "dups_ok", "individual_dups_ok")
 
 
 _LOSSES = frozenset(

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 from conformance.claims import Kind, Value
 from conformance.judge import confidence
-from conformance.judge.plan.facts import OF_BROKER
 from conformance.judge.plan.relations import LOSS_WINDOWS_MS
 from conformance.judge.tally import NONE, Tally
 from conformance.records import RunRecord
@@ -174,9 +173,8 @@ def violated(tally: Tally) -> str:
 
 def _unrecovered(tally: Tally) -> str:
     """Say how the broker failed to start again, or ended, in the first such trial; empty for any other anomaly."""
-    texts = (str(facts.counts.get(tally.anomaly.name) or "") for facts in tally.subject.facts)
-    words = next(filter(None, texts), "")
-    return sentence(f"{words[:1].upper()}{words[1:]}") if tally.anomaly.name in OF_BROKER else ""
+    words = next(filter(None, (facts.text_of(tally.anomaly.name) for facts in tally.subject.facts)), "")
+    return sentence(f"{words[:1].upper()}{words[1:]}") if words else ""
 
 
 def _which(tally: Tally) -> str:

@@ -11,6 +11,7 @@ from conformance import claims
 from conformance.claims import DESTINATIONS, Catalogue, Claim, Exclusion, Kind, Subject, Value, in_force
 from conformance.judge import applicable, confidence, reasons, tally
 from conformance.judge.anomalies import ANOMALIES, EVERYWHERE
+from conformance.judge.anomalies.model import REPEATS
 from conformance.judge.plan import relations
 from conformance.judge.rows import HERE, Verdict, VerdictRow
 from conformance.judge.tally import NONE, ClaimEvidence, Tally
@@ -18,9 +19,6 @@ from conformance.records import NOT_FIRED, RunRecord
 from conformance.scenario import Check, Scenario, names_of
 from conformance.scenario.reading import JOURNAL_WATCHED
 from conformance.scenario.script import LONGEST_DELAY_MS
-
-REPEATS = 3
-"""A late or missing message is a violation only if this many trials show it."""
 
 FEWEST_FAULTS = 3
 """Effective faults without an offence that HOLDS needs, with a strong control or a liar."""
@@ -86,11 +84,11 @@ def _seen_elsewhere(claim: Claim, scenarios: Mapping[str, Scenario], evidence: C
     """
     deciding = [item for item in scenarios.values() if claim.id in item.decides]
     for anomaly in (name for name in claim.checks if name in EVERYWHERE or name in relations.ALWAYS):
-        shown = [item for item in deciding if item.decides[claim.id].anomaly == anomaly]
-        if any(item.standing for item in shown):
+        shown = {item.id: item.standing for item in deciding if item.decides[claim.id].anomaly == anomaly}
+        if any(shown.values()):
             continue
         for item in scenarios.values():
-            if item.decides and item.id not in {one.id for one in shown} and _judges(claim, anomaly, item, evidence):
+            if item.decides and item.id not in shown and _judges(claim, anomaly, item, evidence):
                 exposure = next(iter(item.decides.values())).exposure  # one that these trials have counted
                 alone = dataclasses.replace(item, standing=False)  # only its own trials: others have their rows
                 one = tally.count(evidence, claim, alone, Check(anomaly, exposure, control=None), scenarios)
@@ -103,8 +101,9 @@ def _judges(claim: Claim, anomaly: str, item: Scenario, evidence: ClaimEvidence)
     if anomaly not in EVERYWHERE:
         return claim.always_judged
     run, trials = evidence.run, evidence.of(item.id, "subject")
-    chosen = not run.selected or claim.id in run.selected or claim.always_judged
-    if not (chosen and claim.kind is Kind.SAFETY and claim.subject is Subject.BROKER):
+    if not (
+        (_selects(run, claim) or claim.always_judged) and claim.kind is Kind.SAFETY and claim.subject is Subject.BROKER
+    ):
         return False
     suits = (
         claim.gets_verdict(run.required)
@@ -157,7 +156,7 @@ def _rule(one: Tally, evidence: ClaimEvidence, untried: Mapping[str, str]) -> Ru
     if why and not required:
         return Ruling(Verdict.NOT_APPLICABLE, f"{why} {reasons.observed(one)}" if one.trials else why)
     seen_always = claim.always_judged and one.offended
-    if run.selected and claim.id not in run.selected and not seen_always:
+    if not _selects(run, claim) and not seen_always:
         return Ruling(Verdict.NOT_TRIED, _LEFT_OUT)
     if not one.subject.recorded:
         if unable := _unable(one, run):
@@ -251,12 +250,15 @@ def _younger_are_gone(one: Tally) -> bool:
     return all(each.part(name) in ("middle", "tail") for each in one.subject.facts if each.offences(name))
 
 
+def _selects(run: RunRecord, claim: Claim) -> bool:
+    return not run.selected or claim.id in run.selected
+
+
 def _without_client(claim: Claim, run: RunRecord) -> Ruling:
     """Rule on a run without a client: only the products that the claim binds matter, not their protocols."""
     if why := applicable.others(claim, run):
         return Ruling(Verdict.NOT_APPLICABLE, why)
-    chosen = not run.selected or claim.id in run.selected
-    return Ruling(Verdict.NOT_TRIED, run.no_client_reason if chosen else _LEFT_OUT)
+    return Ruling(Verdict.NOT_TRIED, run.no_client_reason if _selects(run, claim) else _LEFT_OUT)
 
 
 def _unable(one: Tally, run: RunRecord) -> str | None:
@@ -303,7 +305,7 @@ def _judged(one: Tally, evidence: ClaimEvidence) -> Ruling:
 
 
 def _against_control(one: Tally, evidence: ClaimEvidence) -> Ruling:
-    due = REPEATS if one.claim.kind in _REPEATED or one.anomaly.repeated else one.anomaly.trials
+    due = REPEATS if one.claim.kind in _REPEATED else one.anomaly.trials
     if one.offended >= due:
         return Ruling(Verdict.VIOLATED, reasons.violated(one))
     if one.offended:

@@ -64,8 +64,7 @@ def offences(
 def _seen(anomaly: str, facts: TrialFacts) -> TrialAnomaly:
     failing = facts.failing.get(anomaly)
     messages = tuple(message_id(producer, n) for _, producer, n in failing.witnesses) if failing else ()
-    words = str(facts.counts.get(anomaly) or "") if anomaly in OF_BROKER else ""
-    return TrialAnomaly(anomaly, facts.offences(anomaly), facts.applies(anomaly), messages, words)
+    return TrialAnomaly(anomaly, facts.offences(anomaly), facts.applies(anomaly), messages, facts.text_of(anomaly))
 
 
 def compared(

@@ -14,7 +14,7 @@ from conformance.claims import Catalogue
 from conformance.errors import JudgeError
 from conformance.history import Op, Phase, message_id, parse_message
 from conformance.judge import applicable, rules
-from conformance.judge.anomalies.fates import ACCOUNT
+from conformance.judge.anomalies.fates import ACCOUNT, COUNTED
 from conformance.judge.input import buckets, folder
 from conformance.judge.input.packing import Compacted, compact_all
 from conformance.judge.plan import course, exposures, facts, groups, relations, timeline
@@ -88,9 +88,9 @@ def _account(evidence: ClaimEvidence, scenarios: Mapping[str, Scenario]) -> dict
     for trial in evidence.trials:
         if trial.arm == "subject" and not trial.void and trial.trial in evidence.facts:
             counts, script = evidence.facts[trial.trial].counts, scenarios.get(trial.scenario)
-            for name in ACCOUNT:
-                given_up = name == "unexplained" and script is not None and applicable.may_lose(script)
-                found["given_up" if given_up else name] += int(counts.get(f"all_{name}") or 0)
+            unexplained = "given_up" if script is not None and applicable.may_lose(script) else "unexplained"
+            for name in COUNTED:
+                found[unexplained if name == "unexplained" else name] += int(counts.get(f"all_{name}") or 0)
     return found
 
 

@@ -7,7 +7,10 @@ from judge_words import LINK_091, history
 
 from conformance import records
 from conformance.history import Ended, Event, Recorder, bare_header, close_history
+from conformance.judge.anomalies.fates import SENT, TAKEN, Seen
+from conformance.judge.input.packing import SPARK_SCHEMA, compact_all
 from conformance.judge.plan import relations
+from conformance.judge.spark import read_parquet, size_plans
 from conformance.records import RunFile, RunRecord, TrialRecord
 
 MS = 1_000_000
@@ -107,6 +110,26 @@ def close(folder: pathlib.Path, run: RunRecord = RUN):
         },
     )
     records.save(whole, folder / "run.json")
+
+
+def fates_met(spark, folder, histories):
+    """The rows of `SENT` and `TAKEN` and the observation of each message, by the name of its history and its id."""
+    trials = []
+    for place, (name, events) in enumerate(histories.items()):
+        trials.append((folder / str(place), write(folder / str(place), events, record(trial=name, scenario="s"))))
+    packed = compact_all(trials)
+    size_plans(spark, sum(each.events for each in packed))
+    events = read_parquet(spark, [str(each.parquet) for each in packed], SPARK_SCHEMA).repartition(2, "trial")
+    more = ["sent_as", "taken_as", "fate_at"]
+    rows = relations.messages_of(events, [("lost", "sends")], more, few=True).where("is_message")
+    return {
+        (row["trial"], f"p{row['producer']}:{row['n']}"): (
+            SENT[row["sent_as"]],
+            TAKEN[row["taken_as"]],
+            Seen((row["fate_at"] - 1) % len(Seen)),
+        )
+        for row in rows.select("trial", "producer", "n", *more).collect()
+    }
 
 
 def offending(spark, trials, names):

@@ -3,14 +3,14 @@
 import itertools
 
 import pytest
-from judge_histories import record, write
+from judge_histories import fates_met, record, write
 from judge_words import history
 
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.anomalies.fates import (
-    ACCOUNT,
     ALLOWED,
     CELLS,
+    COUNTED,
     EVIDENCE,
     FATES,
     REQUIRED,
@@ -21,9 +21,7 @@ from conformance.judge.anomalies.fates import (
     Seen,
     is_fate,
 )
-from conformance.judge.input.packing import SPARK_SCHEMA, compact_all
-from conformance.judge.plan import relations
-from conformance.judge.spark import read_parquet
+from conformance.judge.input.packing import compact_all
 from conformance.judge.verdict import collect_facts
 
 NO_ANOMALY = {REQUIRED, ALLOWED, UNDECIDED}
@@ -63,19 +61,10 @@ def test_what_a_check_rests_on():
 
 @pytest.fixture(scope="module")
 def met(session, tmp_path_factory):
-    """The row of `SENT` and of `TAKEN`, and the cell, of the first message of each row's own history."""
-    folder, trials = tmp_path_factory.mktemp("fates"), []
-    for row in (*SENT, *TAKEN):
-        about = record(trial=row.name, scenario="s")
-        trials.append((folder / str(len(trials)), write(folder / str(len(trials)), history(row.example), about)))
-    paths = [str(trial.parquet) for trial in compact_all(trials)]
-    events = read_parquet(session.spark, paths, SPARK_SCHEMA).coalesce(1)
-    more = ["sent_as", "taken_as", "fate_at"]
-    rows = relations.messages_of(events, [("lost", "sends")], more, few=True).where("is_message").select("trial", *more)
-    return {
-        row["trial"]: (SENT[row["sent_as"]], TAKEN[row["taken_as"]], Seen((row["fate_at"] - 1) % len(Seen)))
-        for row in rows.collect()
-    }
+    """The rows and the observation of the message in each row's own history, by the name of the row."""
+    examples = {row.name: row.example for row in (*SENT, *TAKEN)}
+    found = fates_met(session.spark, tmp_path_factory.mktemp("fates"), examples)
+    return {name: cell for (name, _), cell in found.items()}
 
 
 @pytest.mark.spark
@@ -119,5 +108,5 @@ def test_the_account_adds_up(session, tmp_path):
         "in_doubt": 1,
         "undecided": 0,
         "unexplained": 3,
-    } == {name: counts[f"all_{name}"] for name in ACCOUNT if name != "given_up"}
-    assert 10 == sum(counts[f"all_{name}"] for name in ACCOUNT if name != "given_up")
+    } == {name: counts[f"all_{name}"] for name in COUNTED}
+    assert 10 == sum(counts[f"all_{name}"] for name in COUNTED)

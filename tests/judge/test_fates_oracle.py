@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 from fates_oracle import fates
-from judge_histories import record, write
+from judge_histories import fates_met
 from judge_words import (
     ack_refused,
     ack_sent,
@@ -30,10 +30,7 @@ from judge_words import (
 )
 
 from conformance.history import Phase
-from conformance.judge.anomalies.fates import FATES, SENT, TAKEN, Seen
-from conformance.judge.input.packing import SPARK_SCHEMA, compact_all
-from conformance.judge.plan import relations
-from conformance.judge.spark import read_parquet, size_plans
+from conformance.judge.anomalies.fates import FATES, SENT, TAKEN
 
 pytestmark = pytest.mark.spark
 
@@ -140,31 +137,12 @@ def trial(rng, numbers):
     return [*merged(rng, lives), *pause(5), *fault, *first, *ended[0], *second, *ended[1], *aside]
 
 
-def judged(spark, folder, histories):
-    """The rows and the observation of each message, by the trial and the message, from the judge."""
-    trials = []
-    for number, events in enumerate(histories):
-        trials.append((folder / str(number), write(folder / str(number), events, record(f"t{number}", "s"))))
-    packed = compact_all(trials)
-    size_plans(spark, sum(each.events for each in packed))
-    events = read_parquet(spark, [str(each.parquet) for each in packed], SPARK_SCHEMA).coalesce(2)
-    more = ["sent_as", "taken_as", "fate_at"]
-    rows = relations.messages_of(events.repartition(2, "trial"), [("lost", "sends")], more, few=True)
-    return {
-        (row["trial"], f"p{row['producer']}:{row['n']}"): (
-            SENT[row["sent_as"]].name,
-            TAKEN[row["taken_as"]].name,
-            Seen((row["fate_at"] - 1) % len(Seen)),
-        )
-        for row in rows.where("is_message").select("trial", "producer", "n", *more).collect()
-    }
-
-
 def compared(spark, folder, seed, trials):
     """Return the lives on which both disagree, and how often each cell was met."""
     rng = random.Random(seed)
     histories = [trial(rng, range(1, MESSAGES + 1)) for _ in range(trials)]
-    found = judged(spark, folder, histories)
+    met = fates_met(spark, folder, {f"t{at}": events for at, events in enumerate(histories)})
+    found = {key: (sent.name, taken.name, seen) for key, (sent, taken, seen) in met.items()}
     expected = {(f"t{at}", name): fate for at, events in enumerate(histories) for name, fate in fates(events).items()}
     assert expected.keys() == found.keys()
     unlike = {key: (found[key], fate) for key, fate in expected.items() if FATES[found[key]] != fate}

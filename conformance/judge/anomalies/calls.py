@@ -10,7 +10,7 @@ numbered in the order of the steps.
 from __future__ import annotations
 
 from conformance.clients.workers.job import LIVENESS_S
-from conformance.judge.anomalies.model import Anomaly, LinkAnomaly, UndrainedAnomaly
+from conformance.judge.anomalies.model import REPEATS, Anomaly, LinkAnomaly, UndrainedAnomaly
 
 
 def _of(half: int, column: str) -> str:
@@ -40,7 +40,7 @@ COMPARED = (
         applies="producer = 2 AND processed_at < last_processed_at AND settled",
         offends="processed_again AND NOT processed_again_1",
         words="messages processed before their successor came again, and none of the other mode",
-        repeated=True,
+        trials=REPEATS,
     ),
     Anomaly(
         "came_otherwise_than_other",
@@ -51,7 +51,7 @@ COMPARED = (
         applies="attempted AND durable AND last_handed_at IS NOT NULL AND settled",
         offends="came_otherwise AND NOT CASE WHEN producer = 1 THEN came_otherwise_2 ELSE came_otherwise_1 END",
         words="messages of one mode came again or were lost, and none of the other",
-        repeated=True,
+        trials=REPEATS,
     ),
     UndrainedAnomaly(
         "answered_within_window",

@@ -63,7 +63,8 @@ class TakenRow:
     """What the consumers of a message did with it last: the first row whose `when` is true.
 
     `cells` are those of messages that the broker owes to keep. An absence is held against it only for those; a return
-    for all. `again` and `example` are smallest histories: of a return, and of an absence that offends.
+    for all. Without a cell nothing is known. `example` is the smallest history that offends, or that shows why none
+    does.
     """
 
     name: str
@@ -80,6 +81,9 @@ def _must_come(anomaly: str, aside: str) -> Mapping[Seen, str]:
 def _must_go(again: str, restarted: str) -> Mapping[Seen, str]:
     return MappingProxyType({Seen.AGAIN: again, Seen.RESTARTED: restarted, Seen.NOWHERE: REQUIRED})
 
+
+_OPEN: Mapping[Seen, str] = MappingProxyType({})
+"""The cells of a row of which nothing is known."""
 
 LOSS, EARLY_ASIDE = "loss", "set_aside_early"
 """`LOSS` stands for the anomaly of the row in `SENT`."""
@@ -145,27 +149,28 @@ SENT: Sequence[SentRow] = (
     ),
 )
 
-_GAVE_BACK = "gave_back_at >= coalesce(ack_last_at, 0) AND gave_back_at >= handed_last_at AND gave_back_as = "
-_TAKEN_IN_TX = "ack_last_at >= handed_last_at AND ack_last_txn IS NOT NULL"
+_GAVE_BACK = "gave_back_at >= coalesce(ack_last_at, 0) AND gave_back_at >= handed_last_at"
+_ACKNOWLEDGED = "ack_last_at >= handed_last_at"
+_TAKEN_IN_TX = f"{_ACKNOWLEDGED} AND ack_last_txn IS NOT NULL"
 
 TAKEN: Sequence[TakenRow] = (
     TakenRow("by no consumer", "handed = 0", _must_come(LOSS, EARLY_ASIDE), "kept 1, killed, settled"),
     TakenRow(
         "sent more than once",
         "sendings > 1",
-        MappingProxyType({}),
+        _OPEN,
         "sent 1, sent 1, confirmed 1, took 1, settled 1 epoch=1",
     ),
     TakenRow(
         "sent in one transaction and acknowledged in another",
         "of_two_transactions",
-        MappingProxyType({}),
+        _OPEN,
         "put t1 1, committed t1, acked_in t2 1, committed t2 by=consumer-1, settled",
     ),
     TakenRow(
         "whose acknowledgement was refused",
         "ack_failed",
-        MappingProxyType({}),
+        _OPEN,
         "kept 1, handed 1, ack_sent 1, ack_refused 1, settled",
     ),
     TakenRow(
@@ -183,7 +188,7 @@ TAKEN: Sequence[TakenRow] = (
     TakenRow(
         "acknowledged in a transaction whose commit has no answer, or was refused",
         "ack_txn IS NOT NULL AND commit_asked_at IS NOT NULL",
-        MappingProxyType({}),
+        _OPEN,
         "kept 1, acked_in t1 1, committed t1 None by=consumer-1, killed, settled",
     ),
     TakenRow(
@@ -195,7 +200,7 @@ TAKEN: Sequence[TakenRow] = (
     TakenRow(
         "acknowledged in a transaction whose rollback has no answer",
         f"{_TAKEN_IN_TX} AND rollback_asked_at IS NOT NULL",
-        MappingProxyType({}),
+        _OPEN,
         "kept 1, acked_in t1 1, rolled_back t1 None by=consumer-1, crashed, settled epoch=1",
     ),
     TakenRow(
@@ -206,44 +211,44 @@ TAKEN: Sequence[TakenRow] = (
     ),
     TakenRow(
         "released",
-        f"{_GAVE_BACK} 'released'",
+        f"{_GAVE_BACK} AND gave_back_as = 'released'",
         _must_come("released_gone", UNDECIDED),
         "kept 1, handed 1, given_back 1, crashed, settled epoch=1",
     ),
     TakenRow(
         "given back as failed",
-        f"{_GAVE_BACK} 'failed'",
+        f"{_GAVE_BACK} AND gave_back_as = 'failed'",
         _must_come("failed_gone", UNDECIDED),
         "kept 1, handed 1, given_back 1 failed, crashed, settled epoch=1",
     ),
     TakenRow(
         "undeliverable there",
-        f"{_GAVE_BACK} 'undeliverable'",
+        f"{_GAVE_BACK} AND gave_back_as = 'undeliverable'",
         _must_come("given_back_nowhere", UNDECIDED),
         "kept 1, handed 1, given_back 1 undeliverable, crashed, settled epoch=1",
     ),
     TakenRow(
         "rejected",
-        f"{_GAVE_BACK} 'rejected'",
+        f"{_GAVE_BACK} AND gave_back_as = 'rejected'",
         _must_go("rejected_again", "rejected_again"),
         "kept 1, handed 1, given_back 1 rejected, came 1 epoch=1",
     ),
     TakenRow(
         "given back, as its receiver ended",
-        "gave_back_at >= coalesce(ack_last_at, 0) AND gave_back_at >= handed_last_at",
+        _GAVE_BACK,
         _must_come("gone", EARLY_ASIDE),
         'kept 1, handed 1, given_back 1 "its receiver ended", settled epoch=1',
     ),
     TakenRow(
         "acknowledged without an answer, by a client that closed in order",
-        "ack_last_at >= handed_last_at AND ack_closed",
-        MappingProxyType({Seen.AGAIN: "returned_after_close", Seen.RESTARTED: UNDECIDED, Seen.NOWHERE: REQUIRED}),
+        f"{_ACKNOWLEDGED} AND ack_closed",
+        _must_go("returned_after_close", UNDECIDED),
         "kept 1, handed 1, ack_sent 1, settled 1 epoch=1",
     ),
     TakenRow(
         "acknowledged without an answer",
-        "ack_last_at >= handed_last_at",
-        MappingProxyType({Seen.AGAIN: ALLOWED, Seen.RESTARTED: ALLOWED, Seen.NOWHERE: ALLOWED}),
+        _ACKNOWLEDGED,
+        MappingProxyType(dict.fromkeys((Seen.AGAIN, Seen.RESTARTED, Seen.NOWHERE), ALLOWED)),
         "kept 1, handed 1, ack_sent 1, crashed, settled 1 epoch=1",
     ),
     TakenRow(
@@ -335,7 +340,10 @@ def account(sent: SentRow, taken: TakenRow, seen: Seen) -> str:
 
 
 _EXCUSED = {"not persistent": "volatile", "older than its time to live": "expired"}
-_LETTERS = dict(zip((name for name in ACCOUNT if name != "given_up"), "abcdefgh", strict=True))
+COUNTED = tuple(name for name in ACCOUNT if name != "given_up")
+"""The accounts that the cell of a message says."""
+
+_LETTERS = dict(zip(COUNTED, "abcdefgh", strict=True))
 ACCOUNTS = "".join(_LETTERS.get(account(sent, taken, seen), "-") for sent in SENT for taken in TAKEN for seen in Seen)
 """The account of each cell as one text, as `CELLS`."""
 

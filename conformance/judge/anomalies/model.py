@@ -20,6 +20,10 @@ _COLUMNS: Mapping[Evidence, str] = {
 """By kind of evidence, the columns that a check reads when it concludes from it."""
 
 
+REPEATS = 3
+"""A late or missing message is a violation only if this many trials show it."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Anomaly:
     """One anomaly, or one witness of a permission.
@@ -36,9 +40,8 @@ class Anomaly:
     `on_link`: frames decide it. Its clients must use a link (`Scenario.linked`); without a recorded frame it applies to
     nothing, and its exposures are zero.
 
-    `repeated`: it compares two ways to do one thing, and is a violation only in `rules.REPEATS` trials. `trials` is the
-    least number of them that must show it. `figures` of an
-    observation or expectation are format strings, each with an aggregate over the rows of one trial.
+    `trials` is the least number of them that must show it; `REPEATS` for one that compares two ways to do one thing.
+    `figures` of an observation or expectation are format strings, each with an aggregate over the rows of one trial.
     """
 
     name: str
@@ -52,7 +55,6 @@ class Anomaly:
     at_disk: bool = False
     missed: str = ""
     on_link: bool = False
-    repeated: bool = False
     trials: int = 1
     figures: tuple[tuple[str, str], ...] = ()
 

@@ -125,7 +125,7 @@ _OF_TRIAL = "OVER (PARTITION BY trial)"
 _OF_EPOCH = "OVER (PARTITION BY trial, epoch)"
 _OF_PROCESS = "OVER (PARTITION BY trial, process)"
 _OF_QUEUE = "OVER (PARTITION BY trial, queue)"
-_DRAIN = f"role = {ROLES.index('drain')}"
+_CONSUMER, _DRAIN = (f"role = {ROLES.index(role)}" for role in ("consumer", "drain"))
 _FAULT_BIT = f"CAST(array_position(array({', '.join(map(repr, FAULTS))}), fault) AS INT)"
 
 PART_KEYS = ("trial", "process", "epoch", "queue", "said")
@@ -139,9 +139,9 @@ PART: Mapping[str, tuple[str, str]] = {
     "part_attached": ("max({})", "CASE WHEN limits THEN at_ns END"),
     "part_acked": ("max({})", "CASE WHEN acks THEN at_ns END"),
     "part_answered": ("max({})", "CASE WHEN ack_settled THEN at_ns END"),
-    "part_attachments": ("sum({})", f"CAST(limits AND role = {ROLES.index('consumer')} AS INT)"),
-    "part_consumers": ("max({})", f"CASE WHEN role = {ROLES.index('consumer')} THEN CAST(number AS INT) END"),
-    "part_consumer_attached": ("max({})", f"CASE WHEN limits AND role = {ROLES.index('consumer')} THEN at_ns END"),
+    "part_attachments": ("sum({})", f"CAST(limits AND {_CONSUMER} AS INT)"),
+    "part_consumers": ("max({})", f"CASE WHEN {_CONSUMER} THEN CAST(number AS INT) END"),
+    "part_consumer_attached": ("max({})", f"CASE WHEN limits AND {_CONSUMER} THEN at_ns END"),
     "part_fired": ("min({})", "CASE WHEN fires THEN at_ns END"),
     "part_last_fired": ("max({})", "CASE WHEN fires THEN at_ns END"),
     "part_halted": ("min({})", "CASE WHEN halts THEN at_ns END"),

@@ -18,7 +18,6 @@ from conformance.judge.plan.relations import figure_column, unpacked, within_col
 WITNESSES = 8
 """At most so many witnesses of one anomaly in one trial."""
 
-
 OF_BROKER = ("not_recovered", "not_alive")
 """Anomalies of a whole trial: their texts are among the counts."""
 
@@ -58,7 +57,11 @@ class TrialFacts:
 
         Of `not_recovered` the trial before broke it.
         """
-        return int(anomaly in OF_BROKER and bool(self.counts.get(anomaly)))
+        return int(bool(self.text_of(anomaly)))
+
+    def text_of(self, anomaly: str) -> str:
+        """Return how the broker did what an anomaly of `OF_BROKER` says; empty if it did not, and for any other."""
+        return (self.counts.get(anomaly) or "") if anomaly in OF_BROKER else ""
 
     def exposed(self, exposure: str) -> int:
         return int(self.counts[f"exposed_{exposure}"])
@@ -131,12 +134,12 @@ class TrialFacts:
     @property
     def unrecovered(self) -> str:
         """How the broker failed to start again after a fault, and a second one on a copy of its data; else empty."""
-        return self.counts.get("not_recovered") or ""
+        return self.text_of("not_recovered")
 
     @property
     def ended(self) -> str:
         """How the broker ended, or dropped a connection, without a fault or a cause of this machine; else empty."""
-        return self.counts.get("not_alive") or ""
+        return self.text_of("not_alive")
 
     @property
     def unready(self) -> str:

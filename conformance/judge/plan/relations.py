@@ -178,7 +178,10 @@ def sharded(frame: DataFrame, shards: int) -> DataFrame:
 
 
 def _exploded(anomalies: Sequence[Anomaly]) -> dict[str, str]:
-    """Return columns that make a row for each anomaly that a message shows, and one with an empty `failing`."""
+    """Return columns that make a row for each anomaly that a message shows, and one with an empty `failing`.
+
+    An anomaly that is a cell of the table and no more is looked up: its `applies` only counts.
+    """
     own = [a for a in anomalies if a.name not in EVERYWHERE or a.offends != is_fate(a.name)]
     by_fate = anomaly_of(name for name in EVERYWHERE if name not in {anomaly.name for anomaly in own})
     shown = ", ".join(f"CASE WHEN is_message AND ({a.applies}) AND ({a.offends}) THEN '{a.name}' END" for a in own)
