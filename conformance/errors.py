@@ -181,9 +181,8 @@ class LaunchError(ConformanceError):
     """A broker did not start, did not become ready, or died by itself.
 
     `log_tail` has the last lines of its log, `log` the path of the whole, and `log_reasons` the few lines of the whole
-    that name an error. `failure` says how it failed if it was
-    started and did not become ready, or ended later; it is None for every other reason. `of_broker` is that of the
-    class.
+    that name an error. `failure` says how it failed if it was started and did not become ready, or ended later; it is
+    None for every other reason. `of_broker` is that of the class.
     """
 
     def __init__(

@@ -531,9 +531,8 @@ class External(Table):
     skipped; with `drain_queues` its messages are consumed before it is used.
 
     `remove` removes a queue of the run if `declare` has no `remove`. `depth` replaces the product's own [depth], and
-    `alarms` its [alarms]. The
-    keys of `policies` replace those of its [policies]. With `same_login` the suite uses the login of the clients for
-    the management, not the one in the addresses.
+    `alarms` its [alarms]. The keys of `policies` replace those of its [policies]. With `same_login` the suite uses the
+    login of the clients for the management, not the one in the addresses.
     """
 
     urls: Mapping[Word, str] = {}

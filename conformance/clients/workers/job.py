@@ -278,14 +278,12 @@ class JobResult(msgspec.Struct, frozen=True, kw_only=True):
 
     `ended` is `finished`, `disconnected` (the broker closed the connection), `refused` (a refusal that it recorded has
     ended the connection), `stuck` (a drain did not get the messages that the broker reports), `UNANSWERED` or
-    `NO_CREDIT`. `fired`: whether the
-    fault was fired, and `fired_ns` when; `seen`: the counted events of its trigger. `lost_ns` is when a client that was
-    `disconnected` had noticed it. `waited_s` is the time spent waiting for silence or for
-    answers that never came. `slowest_s` is the longest time that the broker took to answer a send, without pauses.
-    `asked` is the last transaction that a publisher asked to commit.
-    `error` is set if the process could not do its job because of the suite or this machine, or if the broker refused
-    to go on (`of_broker`). A process that is `spent`
-    must not do another job.
+    `NO_CREDIT`. `fired`: whether the fault was fired, and `fired_ns` when; `seen`: the counted events of its trigger.
+    `lost_ns` is when a client that was `disconnected` had noticed it. `waited_s` is the time spent waiting for silence
+    or for answers that never came. `slowest_s` is the longest time that the broker took to answer a send, without
+    pauses. `asked` is the last transaction that a publisher asked to commit. `error` is set if the process could not do
+    its job because of the suite or this machine, or if the broker refused to go on (`of_broker`). A process that is
+    `spent` must not do another job.
     """
 
     ended: str = "finished"
