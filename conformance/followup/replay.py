@@ -26,6 +26,7 @@ from conformance.claims import Catalogue, Value
 from conformance.errors import ExitCode, FaultError, HistoryError, UsageError
 from conformance.followup.upgrade import runs
 from conformance.followup.upgrade.broker import for_trial, pair_of
+from conformance.judge.plan.facts import OF_BROKER
 from conformance.judge.rows import Judgement, Verdict
 from conformance.judge.trial_anomalies import compared, offences
 from conformance.records import RunRecord, TrialRecord
@@ -421,7 +422,8 @@ def execute(replay: Replay, watcher: Watcher) -> ReplayOutcome:
 def _checks(replay: Replay, judgement: Judgement) -> dict[str, list[str]]:
     """Return by anomaly the claims that this trial decides, or whose control it is.
 
-    The claims that are always judged belong to every trial: that the broker starts again, and stays alive.
+    Two claims belong to every trial: that the broker starts again, and stays alive. What else is always judged is
+    about messages, and compared where the script checks it.
     """
     script, selection = replay.campaign.scenarios[replay.record.scenario], replay.campaign.selection
     rows = (*judgement.rows, *judgement.self_checks)
@@ -438,7 +440,6 @@ def _checks(replay: Replay, judgement: Judgement) -> dict[str, list[str]]:
             found.setdefault(check.anomaly, []).append(claim)
     for item in replay.campaign.scenarios.values():
         for claim, check in item.decides.items():
-            always = replay.campaign.catalogue.claims[claim].always_judged
-            if always and claim not in found.setdefault(check.anomaly, []):
+            if check.anomaly in OF_BROKER and claim not in found.setdefault(check.anomaly, []):
                 found[check.anomaly].append(claim)
     return found
