@@ -119,6 +119,16 @@ def failed(rig):
     return rig.bodies()
 
 
+def abandoned(rig):
+    """What its queue and the dead-letter queue have of a message whose consumer went away at the first delivery."""
+    sent(rig, 1)
+    rig.broker.queue("DLQ")
+    link, _ = rig.link(1)
+    rig.broker.unsubscribe(link)
+    rig.disk()
+    return rig.bodies(), rig.bodies("DLQ")
+
+
 def rolled_back(rig):
     """What is there of a send that was rolled back."""
     transaction = rig.broker.begin()
@@ -189,6 +199,7 @@ CASES = {
     "counts-milliseconds-as-nanoseconds": (two_seconds_later, LONG, []),
     "never-expires": (two_seconds_later, LONG, [*LONG, b"ttl 1", b"end 1"]),
     "drops-failed": (failed, [b"1"], []),
+    "dead-letters-at-once": (abandoned, ([b"1"], []), ([], [b"1"])),
     "drops-what-selectors-pass-over": (passed_over, (0, 2), (0, 0)),
     "ignores-selectors": (passed_over, (0, 2), (2, 2)),
     "commits-rollbacks": (rolled_back, [], [b"1"]),
