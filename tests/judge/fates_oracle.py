@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from conformance.history import Op, Phase
+from conformance.history import DELAYED, Op, Phase
 from conformance.judge.anomalies.fates import ALLOWED, REQUIRED, UNDECIDED
 
 MS = 1
@@ -94,7 +94,7 @@ class Trial:
                 self.brought.add(int(process.split("-")[1]))
             case Op.DRAIN, Phase.INFO if message:
                 life.aside = True
-            case Op.DRAIN, _:
+            case Op.DRAIN, _ if detail != DELAYED:
                 number = int(process.split("-")[1])
                 self.ended[number] = now
                 if phase is Phase.OK:
@@ -132,7 +132,8 @@ class Trial:
             if "outside" in outcomes:
                 return "either", ""
             if tx.committed is None:
-                return ("absent", "outcome_not_in_effect") if tx.refused else ("either", "")
+                surely = tx.refused and not self.of_two(life)
+                return ("absent", "outcome_not_in_effect") if surely else ("either", "")
             if "refused" in outcomes:
                 return "absent", "outcome_not_in_effect"
             good, anomaly = True, "lost_committed"
@@ -140,7 +141,7 @@ class Trial:
             if not outcomes:
                 return "either", ""
             if "accepted" not in outcomes:
-                return "absent", "refused_delivered"
+                return ("absent" if len(life.sends) == 1 else "either"), "refused_delivered"
             good, anomaly = outcomes[0] == "accepted" and (len(life.sends) == 1 or "refused" not in outcomes), "lost"
         if not good or not any(durable for *_, durable, _ in life.sends) or self.expired(life):
             return "either", ""
@@ -181,7 +182,7 @@ class Trial:
             gone = {"released": "released_gone", "failed": "failed_gone", "undeliverable": "given_back_nowhere"}
             return "come", gone.get(word, "gone"), UNDECIDED if word in gone else "set_aside_early"
         if last_ack > last_hand:
-            closed = any(epoch not in self.faulty for _, epoch, _ in life.acks)
+            closed = life.acks[-1][1] not in self.faulty
             return ("closed" if closed else "may"), "returned_after_close", ""
         return "come", "gone", "set_aside_early"
 
@@ -226,7 +227,7 @@ class Trial:
         came = sorted([*life.handed, *life.drained])
         sent_in = [tx for _, tx, _, _ in life.sends if tx]
         commits = [tx.commit for tx in (*sent_in, *[tx for *_, tx in life.acks if tx]) if tx.commit is not None]
-        if sent_in and came and commits and came[0][0] < min(commits):
+        if sent_in and len(life.sends) == 1 and came and commits and came[0][0] < min(commits):
             return "available_early" if owed != "absent" else breach
         if owed == "absent":
             if came:

@@ -46,6 +46,9 @@ DELIVERIES = """
 0 0 acknowledged without an answer by a client that was killed: kept 1, handed 1, ack_sent 1, crashed, settled 1 epoch=1
 0 0 acknowledged without an answer while the broker was killed: kept 1, handed 1, ack_sent 1, killed consumer-1, settled 1
 1 0 acknowledged without an answer, given back later: kept 1, handed 1, ack_sent 1, given_back 1, settled 1 epoch=1
+0 0 acknowledged by a client that closed, and after a restart by one that was killed: kept 1, handed 1, ack_sent 1,
+    handed 1 epoch=2, of consumer-1 ACK INVOKE p1:1 epoch=2, of consumer-1 FAULT FIRED fault=consumer_crash epoch=2,
+    came 1, silent 1, silent 2 epoch=3
 0 0 acknowledged in a transaction that stays open: kept 1, acked_in t1 1, settled 1 epoch=1
 
 [set_aside_early]

@@ -80,6 +80,7 @@ DISK = """
     of drain-1 DRAIN OK p1:1 intact=True
 1 0 refused, and not received: sent 1, refused 1, kept 2, handed 2
 0 0 accepted as well: kept 1, refused 1, handed 1
+1 0 refused, sent again without an answer, and received: sent 1, refused 1, sent 1, no_answer 1, handed 1
 0 0 refused in a transaction: sent 1 tx=t1, refused 1 tx=t1, handed 1
 0 0 without an answer, and received: sent 1, killed, no_answer 1, handed 1
 """

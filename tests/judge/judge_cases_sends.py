@@ -194,6 +194,8 @@ SENDS = """
     refused 3 "rejected outside its transaction" tx=t1, committed t1 FAIL, settled
 2 1 a commit is refused, and half of it is there: put t1 1 2, committed t1 FAIL, settled 1
 0 0 a commit without an answer says nothing: put t1 1 2, committed t1 INFO, settled 1
+0 0 a commit without an answer, and the refused commit of an acknowledgement: put t1 1, committed t1 INFO,
+    acked_in t2 1, committed t2 FAIL by=consumer-1, settled 1 epoch=1
 0 0 a refusal that cost the connection leaves the transaction open: put t1 1, sent 2 tx=t1, refused 2 tx=t1, settled
 
 [transaction_torn]
@@ -254,6 +256,8 @@ SENDS = """
 1 1 received after a rollback without an answer: put t1 1, rolled_back t1 INFO, killed, came 1
 1 0 rolled back and not there: put t1 1, rolled_back t1, settled
 1 0 received although it was not discharged: does not apply: put t1 1, killed, settled 1
+1 0 sent outside of a transaction too, and received before the commit: sent 1, no_answer 1, handed 1, again t2 1,
+    committed t2 by=publisher-2
 
 [available_undischarged]
 2 1 received without a request to commit: put t1 1 2, killed, settled 1

@@ -30,7 +30,7 @@ from judge_words import (
 )
 
 from conformance.history import Phase
-from conformance.judge.anomalies.fates import FATES, SENT, TAKEN
+from conformance.judge.anomalies.fates import ALLOWED, FATES, REQUIRED, SENT, TAKEN, UNDECIDED
 
 pytestmark = pytest.mark.spark
 
@@ -39,6 +39,7 @@ MESSAGES = 100
 
 TX = "t{}"
 TWO = "sent in one transaction and acknowledged in another"
+NO_ANOMALY = {REQUIRED, ALLOWED, UNDECIDED}
 
 
 def sending(rng, n):
@@ -57,6 +58,8 @@ def sending(rng, n):
             [sent(n), refused(n), confirmed(n)],
             [sent(n), confirmed(n), refused(n)],
             [sent(n), sent(n), confirmed(n)],
+            [sent(n), refused(n), sent(n), no_answer(n)],
+            [sent(n), no_answer(n), again(other, n), committed(other, answer, "publisher-2")],
             [],
             *[[put(tx, n), committed(tx)]] * 2,
             [put(tx, n), committed(tx, answer)],
@@ -94,10 +97,6 @@ def taking(rng, n, consumer, tx):
     )
 
 
-def in_transaction(steps):
-    return any(event.get("transaction") for step in steps for _, event in step)
-
-
 def merged(rng, lives):
     """The steps of all messages in one order, each message's in its own."""
     waiting = [list(steps) for steps in lives if steps]
@@ -117,11 +116,9 @@ def trial(rng, numbers):
     for n in numbers:
         steps = sending(rng, n)
         if rng.random() < 0.6:
-            transacted = in_transaction(steps)
             for time in range(rng.choice([1, 1, 1, 2, 3])):
                 taken = taking(rng, n, rng.choice([1, 1, 1, 2]), TX.format(n + 10_000 * (time + 1)))
-                # The columns of a message have one commit, so a message of two transactions is decided nowhere.
-                steps = steps + (taken[:1] if transacted and in_transaction(taken) else taken)
+                steps = steps + taken
         lives.append(steps)
     first, second, aside = [], [], []
     for n in numbers:
@@ -137,6 +134,13 @@ def trial(rng, numbers):
     return [*merged(rng, lives), *pause(5), *fault, *first, *ended[0], *second, *ended[1], *aside]
 
 
+def alike(cell, fate):
+    """Whether both agree. The columns of a message have one commit: one of two transactions may be decided less."""
+    if cell[1] == TWO and (FATES[cell] == UNDECIDED or fate not in NO_ANOMALY):
+        return True
+    return FATES[cell] == fate
+
+
 def compared(spark, folder, seed, trials):
     """Return the lives on which both disagree, and how often each cell was met."""
     rng = random.Random(seed)
@@ -145,7 +149,7 @@ def compared(spark, folder, seed, trials):
     found = {key: (sent.name, taken.name, seen) for key, (sent, taken, seen) in met.items()}
     expected = {(f"t{at}", name): fate for at, events in enumerate(histories) for name, fate in fates(events).items()}
     assert expected.keys() == found.keys()
-    unlike = {key: (found[key], fate) for key, fate in expected.items() if FATES[found[key]] != fate}
+    unlike = {key: (found[key], fate) for key, fate in expected.items() if not alike(found[key], fate)}
     return unlike, Counter(found.values())
 
 
@@ -154,7 +158,7 @@ def test_ten_thousand_lives_agree(session, tmp_path):
 
     assert {} == unlike
     assert {row.name for row in SENT} == {sent for sent, _, _ in met}
-    assert {row.name for row in TAKEN} - {TWO} == {taken for _, taken, _ in met}
+    assert {row.name for row in TAKEN} == {taken for _, taken, _ in met}
     assert set(FATES.values()) == {FATES[cell] for cell in met}
 
 

@@ -118,7 +118,7 @@ SENT: Sequence[SentRow] = (
     ),
     SentRow(
         "in a transaction whose commit was refused",
-        "send_txn IS NOT NULL AND committed_at IS NULL AND commit_refused",
+        "send_txn IS NOT NULL AND committed_at IS NULL AND commit_refused AND ack_txn IS NULL",
         Owed.ABSENT,
         "put t1 1, committed t1 FAIL, killed, settled 1",
         "outcome_not_in_effect",
@@ -137,7 +137,10 @@ SENT: Sequence[SentRow] = (
         "outcome_not_in_effect",
     ),
     SentRow(
-        "unanswered", "NOT (accepted OR refused OR committed)", Owed.EITHER, "sent 1, killed, no_answer 1, settled"
+        "unanswered",
+        "NOT (accepted OR committed OR (refused AND sendings = 1))",
+        Owed.EITHER,
+        "sent 1, killed, no_answer 1, settled",
     ),
     SentRow("refused", "refused AND NOT accepted", Owed.ABSENT, "sent 1, refused 1, came 1", "refused_delivered"),
     SentRow("not persistent", "NOT durable", Owed.EITHER, "kept 1 durable=False, killed, settled"),
@@ -374,7 +377,7 @@ ROWS: Mapping[str, str] = MappingProxyType(
 _CAME = "received_last_at > since"
 _SEEN_AS = (
     "CASE"
-    f" WHEN coalesce(in_transaction AND received_at < commit_asked_at, false) THEN {Seen.EARLY:d}"
+    f" WHEN coalesce(in_transaction AND sendings = 1 AND received_at < commit_asked_at, false) THEN {Seen.EARLY:d}"
     f" WHEN {_CAME} AND (since_epoch IS NULL OR last_epoch = since_epoch"
     f" OR (since_epoch = first_epoch AND early_received_at > since)) THEN {Seen.AGAIN:d}"
     f" WHEN {_CAME} THEN {Seen.RESTARTED:d}"

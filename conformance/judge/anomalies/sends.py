@@ -187,9 +187,10 @@ TRANSACTIONS = (
 
         A commit was answered as done although the send had no answer, or one outside of its transaction; or an
         accepted message is missing, or a refused one is there. Or the commit was refused, and the message is there
-        all the same.
+        all the same. A message that was acknowledged in a transaction too does not apply.
         """,
-        applies="in_transaction AND durable AND settled AND (committed_at IS NOT NULL OR commit_refused)",
+        applies="in_transaction AND NOT of_two_transactions AND durable AND settled"
+        " AND (committed_at IS NOT NULL OR commit_refused)",
         offends="CASE WHEN committed_at IS NULL THEN received > 0 WHEN refused THEN refused_outside OR received > 0"
         " ELSE returned_at IS NULL OR received = 0 END",
         words="messages of transactions are not as the answers to their send and commit say",

@@ -365,7 +365,7 @@ MESSAGE: Mapping[str, str] = {
     "ack_last_epoch": "max(epoch) FILTER (WHERE acks)",
     # Its client does not end before the broker has answered its close. Smallest counter-example to asking only whether
     # the fault came after the last event of the client: it waits in vain on a connection that was cut.
-    "ack_closed": "coalesce(bool_or(acks AND epoch_fired_at IS NULL), false)",
+    "ack_closed": "coalesce(max_by(epoch_fired_at IS NULL, at_ns) FILTER (WHERE acks), false)",
     "flagged": "coalesce(bool_or(carries_flagged), false)",
     "unflagged": "coalesce(bool_or(carries_unflagged), false)",
     "carried": "count_if(carries_delivery)",
