@@ -63,13 +63,14 @@ def rows(
 ) -> list[VerdictRow]:
     """Return a row for each claim and scenario that decides it, and one for each other claim, in catalogue order."""
     found: list[VerdictRow] = []
+    shown = _shown_everywhere(evidence)
     for claim in catalogue.claims.values():
         counted = [
             tally.count(evidence, claim, scenario, scenario.decides[claim.id], scenarios)
             for scenario in scenarios.values()
             if claim.id in scenario.decides and scenario.id not in evidence.run.left_to_thorough
         ]
-        counted += _seen_elsewhere(claim, scenarios, evidence)
+        counted += _seen_elsewhere(claim, scenarios, evidence, shown)
         ruled = _decided([(one, rule(one, evidence, untried)) for one in counted])
         found += [_row(claim, evidence, ruling, one) for one, ruling in ruled]
         if not counted:
@@ -77,18 +78,33 @@ def rows(
     return found
 
 
-def _seen_elsewhere(claim: Claim, scenarios: Mapping[str, Scenario], evidence: ClaimEvidence) -> Iterator[Tally]:
+def _shown_everywhere(evidence: ClaimEvidence) -> Mapping[str, frozenset[str]]:
+    """Return the anomalies that every trial is checked for, and that trials of a scenario show, by its id."""
+    found: dict[str, frozenset[str]] = {}
+    for trial in evidence.trials:
+        if trial.arm == "subject" and (facts := evidence.facts.get(trial.trial)):
+            shown = {name for name in (*EVERYWHERE, *relations.ALWAYS) if facts.offences(name)}
+            found[trial.scenario] = found.get(trial.scenario, frozenset()) | shown
+    return found
+
+
+def _seen_elsewhere(
+    claim: Claim, scenarios: Mapping[str, Scenario], evidence: ClaimEvidence, shown: Mapping[str, frozenset[str]]
+) -> Iterator[Tally]:
     """Count the claim in each scenario that does not decide it by an anomaly of the claim, and in which that was seen.
 
-    For a counterexample a trial needs no control. Counted are the anomalies that every trial is checked for.
+    For a counterexample a trial needs no control.
     """
-    deciding = [item for item in scenarios.values() if claim.id in item.decides]
-    for anomaly in (name for name in claim.checks if name in EVERYWHERE or name in relations.ALWAYS):
-        shown = {item.id: item.standing for item in deciding if item.decides[claim.id].anomaly == anomaly}
-        if any(shown.values()):
+    for anomaly in claim.checks:
+        deciding = {
+            item.id: item.standing
+            for item in scenarios.values()
+            if claim.id in item.decides and item.decides[claim.id].anomaly == anomaly
+        }
+        if any(deciding.values()):
             continue
-        for item in scenarios.values():
-            if item.decides and item.id not in shown and _judges(claim, anomaly, item, evidence):
+        for item in (item for item in scenarios.values() if anomaly in shown.get(item.id, ())):
+            if item.decides and item.id not in deciding and _judges(claim, anomaly, item, evidence):
                 exposure = next(iter(item.decides.values())).exposure  # one that these trials have counted
                 alone = dataclasses.replace(item, standing=False)  # only its own trials: others have their rows
                 one = tally.count(evidence, claim, alone, Check(anomaly, exposure, control=None), scenarios)
@@ -107,7 +123,7 @@ def _judges(claim: Claim, anomaly: str, item: Scenario, evidence: ClaimEvidence)
         return False
     suits = (
         claim.gets_verdict(run.required)
-        and not item.other_than(claim)
+        and not item.other_than(claim, offended=True)
         and not applicable.why_not(claim, run, item.session)
     )
     return suits and any(applicable.judges(claim, anomaly, item, trial, run) for trial in trials)

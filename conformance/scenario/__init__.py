@@ -392,12 +392,16 @@ class Scenario:
             return True
         return self.fault is not None and not {*names_of(self.fault)}.isdisjoint(claim.faults)
 
-    def other_than(self, claim: Claim) -> str:
-        """Say what the claim is about that this scenario does not do; empty if a check of it may decide the claim."""
+    def other_than(self, claim: Claim, *, offended: bool = False) -> str:
+        """Say what the claim is about that this scenario does not do; empty if a check of it may decide the claim.
+
+        A broker that has `offended` the claim without a fault would under any fault too.
+        """
         modes = [{*claim.modes} - DELIVERY_MODES, {*claim.modes} & DELIVERY_MODES]
+        tries = self.tries(claim) or (offended and not self.faults)
         obstacles = {
             f"is about a {claim.subject}": claim.subject not in self.subjects,
-            f"is tried under {', '.join(claim.faults)}": not self.tries(claim),
+            f"is tried under {', '.join(claim.faults)}": not tries,
             f"is about {', '.join(claim.modes)}": any(words and words.isdisjoint(self.modes) for words in modes),
             f"needs {', '.join(claim.ways)}": not self.ways.issuperset(claim.ways),
         }

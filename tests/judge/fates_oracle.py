@@ -135,7 +135,7 @@ class Trial:
                 surely = tx.refused and not self.of_two(life)
                 return ("absent", "outcome_not_in_effect") if surely else ("either", "")
             if "refused" in outcomes:
-                return "absent", "outcome_not_in_effect"
+                return "absent", "refused_delivered"
             good, anomaly = True, "lost_committed"
         else:
             if not outcomes:

@@ -3,33 +3,12 @@
 import random
 from collections import Counter
 
+import lives
 import pytest
 from fates_oracle import fates
 from judge_histories import fates_met
-from judge_words import (
-    ack_refused,
-    ack_sent,
-    acked,
-    again,
-    came,
-    committed,
-    confirmed,
-    crashed,
-    given_back,
-    handed,
-    killed,
-    no_answer,
-    pause,
-    put,
-    refused,
-    rolled_back,
-    sent,
-    set_aside,
-    silent,
-    stuck,
-)
+from judge_words import came, crashed, killed, pause, set_aside, silent, stuck
 
-from conformance.history import Phase
 from conformance.judge.anomalies.fates import ALLOWED, FATES, REQUIRED, SENT, TAKEN, UNDECIDED
 
 pytestmark = pytest.mark.spark
@@ -37,69 +16,24 @@ pytestmark = pytest.mark.spark
 MESSAGES = 100
 """Messages of a trial."""
 
-TX = "t{}"
 TWO = "sent in one transaction and acknowledged in another"
 NO_ANOMALY = {REQUIRED, ALLOWED, UNDECIDED}
 
 
 def sending(rng, n):
-    """How a message is sent, and what its publisher learns: as a list of steps, in order."""
-    tx, other = TX.format(n), TX.format(n + 5_000)
-    answer = rng.choice([Phase.OK, Phase.OK, Phase.FAIL, Phase.INFO, None])
-    return rng.choice(
-        [
-            *[[sent(n), confirmed(n)]] * 4,
-            [sent(n, durable=False), confirmed(n)],
-            [sent(n, lives=1), confirmed(n)],
-            [sent(n, lives=10_000_000), confirmed(n)],
-            [sent(n)],
-            [sent(n), no_answer(n)],
-            [sent(n), refused(n, rng.choice(["rejected", "released", "modified"]))],
-            [sent(n), refused(n), confirmed(n)],
-            [sent(n), confirmed(n), refused(n)],
-            [sent(n), sent(n), confirmed(n)],
-            [sent(n), refused(n), sent(n), no_answer(n)],
-            [sent(n), no_answer(n), again(other, n), committed(other, answer, "publisher-2")],
-            [],
-            *[[put(tx, n), committed(tx)]] * 2,
-            [put(tx, n), committed(tx, answer)],
-            [put(tx, n), rolled_back(tx, rng.choice([Phase.OK, None]))],
-            [put(tx, n)],
-            [put(tx, n), refused(n, tx=tx), committed(tx)],
-            [put(tx, n), refused(n, "rejected outside its transaction", tx=tx), committed(tx)],
-            [put(tx, n), committed(tx, Phase.FAIL), again(other, n), committed(other, by="publisher-2")],
-        ]
-    )
+    """How a message is sent, half of the time so that the broker owes it."""
+    ways = lives.sendings(n)
+    return rng.choice([*ways, *ways[: lives.TWICE] * (len(ways) // lives.TWICE)])
 
 
 def taking(rng, n, consumer, tx):
     """What a consumer does with one delivery."""
-    by = f"consumer-{consumer}"
-    own = [handed(n, consumer=consumer)]
-    if consumer > 1:  # the words for an answer are those of the first consumer
-        return rng.choice([own, [*own, ack_sent(n, consumer=consumer)]])
-    answer = rng.choice([Phase.OK, Phase.OK, Phase.FAIL, None])
-    word = rng.choice(["released", "failed", "undeliverable", "rejected", "its receiver ended"])
-    return rng.choice(
-        [
-            own,
-            [*own, acked(n)],
-            [*own, acked(n)],
-            [*own, ack_sent(n)],
-            [*own, ack_sent(n), ack_refused(n)],
-            [*own, given_back(n, word)],
-            [*own, given_back(n, word)],
-            [*own, ack_sent(n, tx=tx), committed(tx, answer, by)],
-            [*own, ack_sent(n, tx=tx), committed(tx, by=by)],
-            [*own, ack_sent(n, tx=tx), rolled_back(tx, rng.choice([Phase.OK, None]), by)],
-            [*own, ack_sent(n, tx=tx)],
-        ]
-    )
+    return rng.choice(lives.takings(n, tx, consumer))
 
 
-def merged(rng, lives):
+def merged(rng, courses):
     """The steps of all messages in one order, each message's in its own."""
-    waiting = [list(steps) for steps in lives if steps]
+    waiting = [list(steps) for steps in courses if steps]
     found = []
     while waiting:
         steps = rng.choice(waiting)
@@ -112,14 +46,14 @@ def trial(rng, numbers):
     """A history: lives before the fault, the fault, and drains of what is left."""
     fault = rng.choice([[], [], crashed(), killed("publisher-3")])
     epoch = 2 if fault[:1] and fault[0][1]["fault"] == "kill" else 1
-    lives = []
+    courses = []
     for n in numbers:
         steps = sending(rng, n)
         if rng.random() < 0.6:
             for time in range(rng.choice([1, 1, 1, 2, 3])):
-                taken = taking(rng, n, rng.choice([1, 1, 1, 2]), TX.format(n + 10_000 * (time + 1)))
+                taken = taking(rng, n, rng.choice([1, 1, 1, 2]), lives.TX.format(n + 10_000 * (time + 1)))
                 steps = steps + taken
-        lives.append(steps)
+        courses.append(steps)
     first, second, aside = [], [], []
     for n in numbers:
         if (luck := rng.random()) < 0.45:
@@ -131,7 +65,7 @@ def trial(rng, numbers):
     if rng.random() < 0.7:
         second = []
     ended = [(silent if rng.random() < 0.85 else stuck)(drain, epoch=epoch + drain - 1) for drain in (1, 2)]
-    return [*merged(rng, lives), *pause(5), *fault, *first, *ended[0], *second, *ended[1], *aside]
+    return [*merged(rng, courses), *pause(5), *fault, *first, *ended[0], *second, *ended[1], *aside]
 
 
 def alike(cell, fate):
@@ -151,6 +85,20 @@ def compared(spark, folder, seed, trials):
     assert expected.keys() == found.keys()
     unlike = {key: (found[key], fate) for key, fate in expected.items() if not alike(found[key], fate)}
     return unlike, Counter(found.values())
+
+
+def test_every_life_agrees(session, tmp_path):
+    """All ways to send a message, to take it, and to find it in the end: half of the cells are met by one."""
+    met = fates_met(session.spark, tmp_path, dict(lives.every()))
+    lives_met = {life: (sent.name, taken.name, seen) for life, (sent, taken, seen) in met.items()}
+    expected = {(name, of): fate for name, events in lives.every() for of, fate in fates(events).items()}
+    unlike = {life: (cell, expected[life]) for life, cell in lives_met.items() if not alike(cell, expected[life])}
+
+    assert expected.keys() == lives_met.keys()
+    assert {} == unlike
+    assert {row.name for row in SENT} == {sent for sent, _, _ in lives_met.values()}
+    assert {row.name for row in TAKEN} == {taken for _, taken, _ in lives_met.values()}
+    assert 947 == len(set(lives_met.values()))
 
 
 def test_ten_thousand_lives_agree(session, tmp_path):

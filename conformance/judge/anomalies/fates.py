@@ -134,7 +134,7 @@ SENT: Sequence[SentRow] = (
         "send_txn IS NOT NULL AND refused",
         Owed.ABSENT,
         "put t1 1, refused 1 tx=t1, committed t1, killed, settled 1",
-        "outcome_not_in_effect",
+        "refused_delivered",
     ),
     SentRow(
         "unanswered",

@@ -133,9 +133,9 @@ SENDS = (
         "refused_delivered",
         """A client received a message whose only send was answered rejected, released or modified.
 
-        Other anomalies are about a message that was also accepted, or was sent in a transaction.
+        Outside of a transaction, or in one that was committed.
         """,
-        applies="refused AND NOT accepted AND send_txn IS NULL",
+        applies="refused AND NOT accepted AND (send_txn IS NULL OR committed_at IS NOT NULL)",
         offends=is_fate("refused_delivered"),
         words="refused sends were received",
     ),
@@ -191,8 +191,8 @@ TRANSACTIONS = (
         """,
         applies="in_transaction AND NOT of_two_transactions AND durable AND settled"
         " AND (committed_at IS NOT NULL OR commit_refused)",
-        offends="CASE WHEN committed_at IS NULL THEN received > 0 WHEN refused THEN refused_outside OR received > 0"
-        " ELSE returned_at IS NULL OR received = 0 END",
+        offends="committed_at IS NOT NULL"
+        " AND CASE WHEN refused THEN refused_outside OR received > 0 ELSE returned_at IS NULL OR received = 0 END",
         words="messages of transactions are not as the answers to their send and commit say",
     ),
     Anomaly(

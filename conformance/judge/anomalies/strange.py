@@ -5,6 +5,7 @@ A phantom, an altered message, or a broker that did not start or stay alive keep
 
 from __future__ import annotations
 
+from conformance.judge.anomalies.fates import is_fate
 from conformance.judge.anomalies.model import Anomaly, UndrainedAnomaly
 
 _DRAINED_AGAIN = (
@@ -19,7 +20,7 @@ STRANGE = (
         "phantom",
         "A consumer received a message that no publisher sent.",
         applies="received > 0",
-        offends="NOT attempted",
+        offends=is_fate("phantom"),
         words="received messages never sent",
     ),
     Anomaly(

@@ -180,11 +180,15 @@ def sharded(frame: DataFrame, shards: int) -> DataFrame:
 def _exploded(anomalies: Sequence[Anomaly]) -> dict[str, str]:
     """Return columns that make a row for each anomaly that a message shows, and one with an empty `failing`.
 
-    An anomaly that is a cell of the table and no more is looked up: its `applies` only counts.
+    An anomaly that is a cell of the table is looked up: its `applies` only counts. What else it `offends` adds to that.
     """
-    own = [a for a in anomalies if a.name not in EVERYWHERE or a.offends != is_fate(a.name)]
-    by_fate = anomaly_of(name for name in EVERYWHERE if name not in {anomaly.name for anomaly in own})
-    shown = ", ".join(f"CASE WHEN is_message AND ({a.applies}) AND ({a.offends}) THEN '{a.name}' END" for a in own)
+    cells = {name: is_fate(name) for name in EVERYWHERE}
+    own = [a for a in anomalies if a.offends != cells.get(a.name)]
+    by_fate = anomaly_of(EVERYWHERE)
+    more = {a.name: f"NOT {cells[a.name]} AND " if a.name in cells else "" for a in own}
+    shown = ", ".join(
+        f"CASE WHEN is_message AND {more[a.name]}({a.applies}) AND ({a.offends}) THEN '{a.name}' END" for a in own
+    )
     return {
         **EXPLODED,
         "failing": f"explode(array_compact(array('', {shown}, CASE WHEN is_message THEN {by_fate} END)))",
