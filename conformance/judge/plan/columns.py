@@ -245,6 +245,9 @@ _CLAIM = f"{_EARLY} AND first_acquirer"
 _FRESH = "hands AND (fired_at IS NULL OR at_ns <= fired_at)"
 _REFUSED_AS = "refuses AND detail = "
 _HELD = "fault = 'held_sync'"
+# A number, because Spark sorts all events by message to aggregate one text of them.
+_REFUSALS = ("released", "failed", "undeliverable", "rejected")
+_REFUSAL = f"CAST(array_position(array({', '.join(map(repr, _REFUSALS))}), detail) AS INT)"
 
 MESSAGE: Mapping[str, str] = {
     "attempted": "bool_or(sent)",
@@ -310,9 +313,9 @@ MESSAGE: Mapping[str, str] = {
     "began_at": "min(at_ns) FILTER (WHERE begins)",
     "processed_at": "min(at_ns) FILTER (WHERE processed)",
     "refused_at": "min(at_ns) FILTER (WHERE nacks)",
-    "refused_as": "min_by(detail, at_ns) FILTER (WHERE nacks)",
+    "refused_code": f"min_by({_REFUSAL}, at_ns) FILTER (WHERE nacks)",
     "gave_back_at": "max(at_ns) FILTER (WHERE nacks)",
-    "gave_back_as": "max_by(detail, at_ns) FILTER (WHERE nacks)",
+    "gave_back_code": f"max_by({_REFUSAL}, at_ns) FILTER (WHERE nacks)",
     "times_given_back": "count_if(nacks OR (acks AND txn IS NOT NULL))",
     "released": "coalesce(bool_or(nacks AND detail = 'released'), false)",
     "failed": "coalesce(bool_or(nacks AND detail = 'failed'), false)",
@@ -471,7 +474,14 @@ _ACCOUNTED = (
 # The last one also found silence, and the broker reported a depth of 0.
 _SETTLED = f"({_ACCOUNTED} AND (shiftright(silent_mask, last_drain) & 1L) = 1L)"
 
+
+def _refusal(code: str) -> str:
+    return f"CASE {code} {' '.join(f'WHEN {n} THEN {word!r}' for n, word in enumerate(_REFUSALS, 1))} END"
+
+
 DERIVED: Mapping[str, str] = {
+    "refused_as": _refusal("refused_code"),
+    "gave_back_as": _refusal("gave_back_code"),
     "is_message": "n IS NOT NULL",
     "answered": "accepted OR refused",
     "unanswered": "attempted AND send_txn IS NULL AND NOT (accepted OR refused)",
