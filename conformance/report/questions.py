@@ -75,6 +75,9 @@ MODELS: Mapping[str, frozenset[str]] = {
 }
 """By failure model, the faults of scenarios (`VerdictRow.fault`) that are it."""
 
+NAMED = 3
+"""The first sentence names so many scenarios, and counts the others."""
+
 _ENDS = ("the broker is killed", "the disk fails", "the power fails")
 _NOT_STORED = ("confirmed_before_sync", "confirmed_though_sync_failed")
 _JUDGED = (Verdict.VIOLATED, Verdict.HARNESS_ERROR, Verdict.INCONCLUSIVE, Verdict.HOLDS)
@@ -239,9 +242,9 @@ def cell(rows: Iterable[VerdictRow]) -> Cell:
 
 
 def _open(rows: Iterable[VerdictRow]) -> list[VerdictRow]:
-    """Leave out what a stronger scenario has decided, and what only the user requires, unless there is nothing else."""
+    """Leave out what a stronger scenario has decided, unless there is nothing else."""
     every = list(rows)
-    return [row for row in every if not row.decided_by and not row.required] or every
+    return [row for row in every if not row.decided_by] or every
 
 
 def _counted(word: Verdict, judged: Sequence[VerdictRow]) -> Cell:
@@ -294,7 +297,8 @@ def sentence(judgement: Judgement) -> str:
 
     `No confirmed message was lost in 42 kills and 20 power losses. Not decided: if the disk fails.`
 
-    It rests on the rows of the first question, and on losses in transactions. So it never says "not decided" where the
+    A scenario that decided nothing is named, first those in which confirmed messages are missing: a pass of another one
+    says nothing about it. The sentence rests on the rows of the first question, and on losses in transactions. So it never says "not decided" where the
     cell of that question holds or fails. Counter-example: of OpenMQ only a check of every trial had decided it.
     """
     first = next(iter(QUESTIONS.values()))
@@ -307,6 +311,7 @@ def sentence(judgement: Judgement) -> str:
         tried += [(fault, one.of)] if one.of and fault != "none" else []
         lost += [f"{one.count:,} of {count_faults(fault, one.of)}"] if one.count else []
     whole = cell(row for row in judgement.rows if row.anomaly in first)
+    undecided = [row for row in rows if _is_loss(row) and row.verdict is Verdict.INCONCLUSIVE and not row.decided_by]
     kept = _counted(Verdict.HOLDS, [row for row in rows if _is_loss(row)])
     if lost:
         said = f"Confirmed messages were not safe in {_listed(lost)}"
@@ -319,13 +324,30 @@ def sentence(judgement: Judgement) -> str:
     elif whole.verdict is Verdict.VIOLATED:
         said = "Whether confirmed messages are lost was not decided"
     else:
-        return "Whether confirmed messages are safe was not decided."
+        return " ".join(["Whether confirmed messages are safe was not decided.", *_missing(undecided)])
     if whole.verdict is Verdict.VIOLATED and not lost:
         violated = dict.fromkeys(row.claim for row in rows if row.verdict is Verdict.VIOLATED)
         said = f"{said}, and yet they are not safe: {_listed(list(violated))}"
     left = [f"if {name}" for name in _ENDS if not MODELS[name] & dict(tried).keys()]
-    parts = [said, f"Not decided: {', '.join(left)}" if left else "", _queues(judgement, [*unsafe, *safe])]
-    return " ".join(f"{part}." for part in parts if part)
+    parts = [f"{said}.", *_missing(undecided)]
+    clean = dict.fromkeys(row.scenario for row in undecided if not row.offended)
+    left += _cut([name for name in clean if name not in {row.scenario for row in undecided if row.offended}])
+    parts += [f"Not decided: {', '.join(left)}."] if left else []
+    return " ".join([*parts, *_queues(judgement, [*unsafe, *safe])])
+
+
+def _missing(undecided: Iterable[VerdictRow]) -> list[str]:
+    """Name the undecided scenarios in which confirmed messages are missing, with how often; empty without one."""
+    missing: dict[str, VerdictRow] = {}
+    for row in sorted((row for row in undecided if row.offended), key=lambda row: -row.offended_faults):
+        missing.setdefault(row.scenario, row)
+    found = [f"{name} ({row.offended_faults} of {count_faults(row.fault, row.faults)})" for name, row in missing.items()]
+    return [f"Undecided, with confirmed messages missing: {', '.join(_cut(found))}."] if found else []
+
+
+def _cut(names: Sequence[str]) -> list[str]:
+    """Name the first scenarios and count the others."""
+    return [*names[:NAMED], *([f"{len(names) - NAMED} more scenarios"] if len(names) > NAMED else [])]
 
 
 def account(judgement: Judgement) -> str:
@@ -350,7 +372,7 @@ _KINDS = {"created": "queues that clients make by naming them", "subscribed": "d
 _DECLARED = "declared queues"
 
 
-def _queues(judgement: Judgement, rows: Iterable[VerdictRow]) -> str:
+def _queues(judgement: Judgement, rows: Iterable[VerdictRow]) -> list[str]:
     """Name the kinds of queues that these rows are about; empty if only declared queues of a stock broker were tried.
 
     A user's own file may be about one kind only, so the sentence must not seem to speak of all.
@@ -359,7 +381,8 @@ def _queues(judgement: Judgement, rows: Iterable[VerdictRow]) -> str:
     options = [{*trial.queue} for trial in judgement.trials if trial.scenario in scenarios and trial.arm == "subject"]
     kinds = [next((word for name, word in _KINDS.items() if name in each), _DECLARED) for each in options]
     found = [word for word in (_DECLARED, *_KINDS.values()) if word in kinds]
-    return f"Tried: {_listed(found)}" if judgement.run.configuration or set(found) - {_DECLARED} else ""
+    named = found and (judgement.run.configuration or set(found) - {_DECLARED})
+    return [f"Tried: {_listed(found)}."] if named else []
 
 
 def _is_loss(row: VerdictRow) -> bool:

@@ -47,9 +47,10 @@ def test_each_fault_has_one_failure_model(scenarios):
         ((row(faults=30), row("AMQP-DUR-01", faults=28), row(scenario="other", faults=3)), "holds", "33/33"),
         ((row(faults=30), violated(scenario="other", faults=3, offended_faults=2)), "fails", "2/33"),
         ((row(faults=30), row(scenario="other", verdict=Verdict.INCONCLUSIVE, faults=3)), "undecided", "3/33"),
-        # What a stronger scenario has decided, and what the user alone requires, is not what the broker promised.
+        # What a stronger scenario has decided is not open.
         ((row(faults=30), row(scenario="b", verdict=Verdict.INCONCLUSIVE, decided_by="c")), "holds", "30/30"),
-        ((row(faults=30), violated(scenario="b", required=True)), "holds", "30/30"),
+        # The user asked for it, and the run ends with exit code 1.
+        ((row(faults=30), violated(scenario="b", required=True)), "fails", "3/33"),
     ],
 )
 def test_cell(rows, word, figure):
@@ -86,7 +87,10 @@ def test_a_row_stands_in_the_column_of_its_fault():
             (lost("kill"), violated(anomaly="lost", fault="none", standing=True, faults=126, offended_faults=1)),
             "Confirmed messages were not safe in 1 of 126 trials.",
         ),
-        ((lost("kill"), violated(anomaly="lost", fault="kill", required=True)), "No confirmed message was lost in 6"),
+        (
+            (lost("kill"), violated(anomaly="lost", fault="kill", required=True)),
+            "Confirmed messages were not safe in 3 of 6 kills.",
+        ),
         # A commit is a confirm of its sends, although another question asks about transactions.
         (
             (lost("kill"), violated(anomaly="lost_committed", fault="kill", scenario="b", faults=3, offended_faults=2)),
@@ -110,6 +114,57 @@ def test_a_row_stands_in_the_column_of_its_fault():
 )
 def test_sentence(rows, said):
     assert questions.sentence(judgement(*rows)).startswith(said)
+
+
+def undecided(scenario, **changes):
+    return lost("kill", scenario=scenario, verdict=Verdict.INCONCLUSIVE, faults=3, **changes)
+
+
+MISSING = {"offended": 1, "offended_faults": 1}
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        (
+            (lost("kill", faults=3), undecided("b", offended=2, offended_faults=2), undecided("c", **MISSING)),
+            "No confirmed message was lost in 3 kills. "
+            "Undecided, with confirmed messages missing: b (2 of 3 kills), c (1 of 3 kills). "
+            "Not decided: if the disk fails, if the power fails.",
+        ),
+        (
+            (lost("kill", faults=3), undecided("b"), undecided("c", **MISSING), lost("power_loss"), lost("held_sync")),
+            "No confirmed message was lost in 3 kills, 6 trials with held syncs and 6 power losses. "
+            "Undecided, with confirmed messages missing: c (1 of 3 kills). Not decided: b.",
+        ),
+        (
+            (undecided("b", **MISSING), undecided("c")),
+            "Whether confirmed messages are safe was not decided. "
+            "Undecided, with confirmed messages missing: b (1 of 3 kills).",
+        ),
+        # A stronger scenario has decided it.
+        (
+            (lost("kill", faults=3), undecided("b", decided_by="c"), lost("power_loss"), lost("held_sync")),
+            "No confirmed message was lost in 3 kills, 6 trials with held syncs and 6 power losses.",
+        ),
+        (
+            (lost("kill"), *map(undecided, "bcdef"), lost("power_loss"), lost("held_sync")),
+            "No confirmed message was lost in 6 kills, 6 trials with held syncs and 6 power losses. "
+            "Not decided: b, c, d, 2 more scenarios.",
+        ),
+    ],
+    ids=["two with losses", "one without", "none decided", "decided elsewhere", "many"],
+)
+def test_the_sentence_names_the_scenarios_that_are_undecided(rows, said):
+    """Three kills that lose nothing say nothing about another scenario, in which messages are missing."""
+    assert said == questions.sentence(judgement(*rows))
+
+
+def test_without_a_decided_loss_no_kind_of_queue_is_named():
+    """Counter-example: a user's own file, of which only a check of every trial had decided anything."""
+    found = judgement(lost("none", standing=True, scenario="standing"), trials=(trial(),), configuration="a difference")
+
+    assert "Tried" not in questions.sentence(found)
 
 
 def test_what_was_left_out_is_said(scenarios):
