@@ -86,15 +86,11 @@ def holds(tally: Tally) -> str:
     risk = "at risk" if tally.fault != NONE else "exposed"
     in_trials = f" of {_plural(tally.trials, ('trial', 'trials'))}" if tally.faults != tally.trials else ""
     text = [
-        f"{counted(tally)} in {units(tally, tally.faults)}{in_trials} (at least {exposure.minimum:,} {risk} in each)."
+        f"{counted(tally)} in {units(tally, tally.faults)}{in_trials} (at least {exposure.minimum:,} {risk} in each).",
+        f"If such {faults_named(tally.fault)} are independent, the chance that one violates the claim is below "
+        f"{confidence.percent(confidence.bound(tally.faults))} (95 % confidence).",
+        power(tally) if tally.fault != NONE else "",
     ]
-    if tally.fault != NONE:
-        below = f"{confidence.percent(confidence.bound(tally.faults))} (95 % confidence)"
-        text.append(
-            f"If such {faults_named(tally.fault)} are independent, the chance that one violates the claim is below "
-            f"{below}."
-        )
-        text.append(power(tally))
     last = _everywhere(tally) if tally.scenario.standing else f"Failure model: {failure_model(tally)}."
     return " ".join([*filter(None, text), control(tally), last])
 

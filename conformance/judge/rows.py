@@ -188,15 +188,15 @@ class VerdictRow(msgspec.Struct, frozen=True, kw_only=True):
 
     `trials` counts valid trials of the subject, `offended` those with at least one counterexample, `void` the void
     ones. A trial can hold several faults: `faults` counts the independent units of the subject, `offended_faults` those
-    with a counterexample; without a fault they are the trials. `strength` is how many faults a HOLDS rests on, as text
-    (`30 kills`). `needs_exposure`: it is undecided because some faults met nothing at risk. `bound` is the upper bound
-    (95 %) of the chance per fault, `q` the miss probability of a strong control; None if they do not apply. `reason` is
-    for people. `required`: judged only because the user asked, and never counted against the vendor. `replay` is a
-    command line, to be typed in the folder of the run: it records the first trial of a violation again; for other
-    verdicts it repeats the run. `decided_by` is the durability test that covers this row. `failed_unpromised` is the
-    figure of a check that failed although this configuration does not promise the claim. `anomaly` is the name of the
-    check. `standing`: it judged the trials of every scenario; `repeated_by` are those whose trials offended it, and
-    that show it again.
+    with a counterexample; without a fault they are the trials. `strength` is how many of them a HOLDS rests on, as text
+    (`30 kills`, `3 trials`). `needs_exposure`: it is undecided because some faults met nothing at risk. `bound` is the
+    upper bound (95 %) of the chance per fault or trial, `q` the miss probability of a strong control that failed; else
+    None. `reason` is for people. `required`: judged only because the user asked, and never counted against the vendor.
+    `replay` is a command line, to be typed in the folder of the run: it records the first trial of a violation again;
+    for other verdicts it repeats the run. `decided_by` is the durability test that covers this row. `failed_unpromised`
+    is the figure of a check that failed although this configuration does not promise the claim. `anomaly` is the name
+    of the check. `standing`: it judged the trials of every scenario; `repeated_by` are those whose trials offended it,
+    and that show it again.
     """
 
     claim: str

@@ -485,12 +485,12 @@ def _row(claim: Claim, evidence: ClaimEvidence, ruling: Ruling, one: Tally | Non
         faults=tried.faults if tried else 0,
         offended_faults=tried.offended_faults if tried else 0,
         needs_exposure=_needs_exposure(tried, ruling),
-        strength=reasons.units(tried, tried.faults) if clean and tried and tried.fault != NONE else "",
+        strength=reasons.units(tried, tried.faults) if clean and tried else "",
         void=len(tried.subject.void) if tried else 0,
         control=control,
-        bound=confidence.bound(tried.faults) if clean and tried and tried.fault != NONE else None,
+        bound=confidence.bound(tried.faults) if clean and tried else None,
         q=confidence.miss_probability(control.failed, control.trials, tried.faults)
-        if tried and control and control.strong and not tried.offended
+        if tried and tried.faults and control and control.strong and control.failed and not tried.offended
         else None,
         reason=ruling.reason,
         replay=_replay(run, ruling.verdict, one),

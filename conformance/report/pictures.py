@@ -45,7 +45,8 @@ def ending(witness: Witness) -> str:
     starts = max(epochs, default=0) - min(epochs, default=0)
     looked = f"{plural(drains, 'drain')} to silence, after {plural(starts, 'restart')} of the broker"
     if not times:
-        return f"Never delivered: looked for in {looked}."
+        nowhere = "Not delivered, and no drain of this trial looked for it."
+        return f"Never delivered: looked for in {looked}." if drains else nowhere
     if last < 0:
         return f"Delivered {_times(len(times))}; {looked}."
     again = f"{_times(after)} after the last fault" if after else "never after the last fault"

@@ -153,6 +153,12 @@ def test_what_stands_against_holds(subject, control, words):
     assert row.bound is None
 
 
+@pytest.mark.parametrize(("subject", "control"), [(CLEAN, CLEAN), ([], BROKEN)], ids=["control passed", "no trial"])
+def test_a_control_that_proves_nothing_has_no_miss_probability(subject, control):
+    """A control that never failed is no weak broker, and no trial could have missed one: both would be q = 1.000."""
+    assert rule("SOLCD-ACK-01", KILL, subject, control).q is None
+
+
 def test_a_q_of_exactly_the_limit_is_enough(monkeypatch):
     monkeypatch.setattr(confidence, "ENOUGH", confidence.miss_probability(3, 3, 3))
     row = rule("SOLCD-ACK-01", KILL, CLEAN, BROKEN)
@@ -511,7 +517,7 @@ def test_a_liar_proves_the_check_in_all_of_its_trials():
     label = "liar never-answers-one-send"
     held = rule("EMS-STEP-02", AUTO, CLEAN, [late] * 3, label)
 
-    assert (Verdict.HOLDS, None, None) == (held.verdict, held.q, held.bound)
+    assert ("HOLDS (3 trials)", None, 0.63) == (held.graded, held.q, round(held.bound, 2))
     assert "proves the check, not the exposure" in held.reason
     assert Verdict.INCONCLUSIVE == rule("EMS-STEP-02", AUTO, CLEAN, [late, late, facts()], label).verdict
     assert Verdict.INCONCLUSIVE == rule("EMS-STEP-02", AUTO, CLEAN, [late, late], label).verdict

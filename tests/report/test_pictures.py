@@ -21,6 +21,7 @@ def witness(*events):
     ("events", "said"),
     [
         (TIMELINE, f"Never delivered: looked for in {LOOKED}"),
+        (TIMELINE[:4], "Not delivered, and no drain of this trial looked for it."),
         ((DELIVERED, *TIMELINE), f"Delivered once before the last fault, and never after the last fault; {LOOKED}"),
         (
             (DELIVERED, *TIMELINE, DELIVERED, DELIVERED),
