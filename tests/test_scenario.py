@@ -10,7 +10,7 @@ from conformance import claims, scenario
 from conformance.errors import CatalogueError, FaultError
 from conformance.judge import confidence
 from conformance.scenario import SPREADS, SYNC_OFF, Check, Liar, Scenario, SessionLiar
-from conformance.scenario.reading import drawn, togethers
+from conformance.scenario.reading import drawn, singles, togethers
 from conformance.scenario.script import (
     SETTLE,
     After,
@@ -91,6 +91,18 @@ def test_a_control_with_a_loss_window_bears_one_kill_that_misses_it(item):
     for control in windows:
         failed = control.trials - missed
         assert confidence.miss_probability(failed, control.trials, scenario.TRIALS) <= confidence.ENOUGH
+
+
+TAILS = [item for item in SCENARIOS.values() if any(check.control and check.control.tail for check in item.checks)]
+
+
+@pytest.mark.parametrize("item", TAILS, ids=lambda item: item.id)
+def test_a_control_of_a_missing_sync_has_something_to_keep(item):
+    """A client does before, without a fault, what is at risk at the fault: a missing sync must not take everything."""
+    clients = [step for step in singles(item.drawn(1, control=True).steps) if isinstance(step, Publish | Consume)]
+    place = next(place for place, step in enumerate(clients) if step.until is not None)
+
+    assert type(clients[place]) in {type(step) for step in clients[:place]}
 
 
 def test_transactions_on_both_sides_are_refused():

@@ -34,16 +34,16 @@ _SETTINGS: Mapping[str, str] = {
 _OF_BROKER = {STORES, "sync_non_transactional", "sync_transactional"}
 """What a control gives up at the broker. Every other setting is of the client, which the suite starts itself."""
 
-LIARS: Mapping[tuple[str, str], str] = {
-    ("lost", "kill"): "loses-the-oldest",
-    ("lost", "stop"): "treats-persistent-as-non-persistent",
-    ("lost", "power_loss"): "never-syncs-confirms",
-    ("lost_committed", "kill"): "loses-the-oldest",
-    ("lost_committed", "power_loss"): "never-syncs-commits",
-    ("delivered_after_restart", "kill"): "brings-acknowledged-back",
-    ("confirmed_before_sync", "held_sync"): "confirms-before-sync",
-    ("committed_before_sync", "held_sync"): "commits-before-sync",
-    ("rolled_back_before_sync", "held_sync"): "rolls-back-before-sync",
+LIARS: Mapping[tuple[str, str], Liar] = {
+    ("lost", "kill"): Liar("loses-the-oldest"),
+    ("lost", "stop"): Liar("treats-persistent-as-non-persistent"),
+    ("lost", "power_loss"): Liar("never-syncs-confirms", tail=True),
+    ("lost_committed", "kill"): Liar("loses-the-oldest"),
+    ("lost_committed", "power_loss"): Liar("never-syncs-commits", tail=True),
+    ("delivered_after_restart", "kill"): Liar("brings-acknowledged-back"),
+    ("confirmed_before_sync", "held_sync"): Liar("confirms-before-sync"),
+    ("committed_before_sync", "held_sync"): Liar("commits-before-sync"),
+    ("rolled_back_before_sync", "held_sync"): Liar("rolls-back-before-sync"),
 }
 """By anomaly and fault: a liar that fails in every trial, however few messages or many restarts there are.
 
@@ -87,7 +87,7 @@ def substitute(check: Check, kind: Kind, fault: str, launcher: str, protocol: st
 def _lying(check: Check, fault: str) -> Check:
     """The check with its liar; without one, as in a user's own scenario, with its control, which cannot run."""
     liar = LIARS.get((check.anomaly, fault))
-    return dataclasses.replace(check, control=Liar(liar)) if liar else check
+    return dataclasses.replace(check, control=liar) if liar else check
 
 
 def changes_broker(control: Weakened) -> bool:

@@ -33,7 +33,7 @@ _PARTS = {
     "middle": "{} messages in the middle",
     "tail": "the last {} messages",
 }
-_ORDERED = {"confirmed_at": "confirmed", "committed_at": "committed", "handed_at": "delivered"}
+_ORDERED = {"confirmed_at": "confirmed", "committed_at": "committed", "handed_at": "delivered", "acked_at": "acknowledged"}
 
 
 def count_faults(fault: str, number: int) -> str:

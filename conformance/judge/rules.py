@@ -434,15 +434,18 @@ def _doubts_of_control(one: Tally) -> Iterator[str]:
     result, chosen = one.control_result, one.check.control
     if chosen is None:
         return
-    played, failed = len(one.control.valid), one.control.offended(one.anomaly.name)
+    played, failed = len(one.control.valid), len(one.failed_as_its_defect)
+    other = one.control.offended(one.anomaly.name) - failed
+    missing_sync = "a missing sync loses the end of what was answered, and neither the oldest nor all of it"
+    more = f" It failed otherwise in {other}: {missing_sync}." if other else ""
     if result is None:
         yield f"Its control ({chosen.label}) was not run."
     elif not result.failed:
-        yield f"Its control ({chosen.label}) was not seen to fail in {reasons.units(one, result.trials)}."
+        yield f"Its control ({chosen.label}) was not seen to fail in {reasons.units(one, result.trials)}.{more}"
     elif played < chosen.trials:
         yield f"Its control ({chosen.label}) has {played} valid trials, and needs {chosen.trials}."
     elif failed < min(FEWEST_FAILURES, chosen.trials):
-        yield f"Its control ({chosen.label}) failed only in {failed} of {played} trials, and must fail in two."
+        yield f"Its control ({chosen.label}) failed only in {failed} of {played} trials, and must fail in two.{more}"
     elif result.strong:
         q = confidence.miss_probability(result.failed, result.trials, one.faults)
         if q > confidence.ENOUGH:

@@ -89,7 +89,13 @@ class Tally:
 
     @property
     def offended_faults(self) -> int:
-        return self._offended_units(self.subject)
+        return self._offended_units(self.subject.facts)
+
+    @property
+    def failed_as_its_defect(self) -> list[TrialFacts]:
+        """The trials of the control that offended; of one that stands for a missing sync, those that lost the end."""
+        name, tail = self.anomaly.name, self.check.control is not None and self.check.control.tail
+        return [each for each in self.control.facts if (each.lost_the_end(name) if tail else each.offences(name))]
 
     def faults_within(self, window_ms: int) -> int:
         """Count the faults that would surely have shown a broker which stores so long after its answer."""
@@ -105,10 +111,10 @@ class Tally:
             return len(arm.valid)
         return sum(facts.faults(self.anomaly.name, self.check.exposure) for facts in arm.facts)
 
-    def _offended_units(self, arm: Arm) -> int:
+    def _offended_units(self, trials: Sequence[TrialFacts]) -> int:
         if self.fault == NONE:
-            return arm.offended(self.anomaly.name)
-        return sum(facts.offended_faults(self.anomaly.name, self.check.exposure) for facts in arm.facts)
+            return sum(facts.offences(self.anomaly.name) > 0 for facts in trials)
+        return sum(facts.offended_faults(self.anomaly.name, self.check.exposure) for facts in trials)
 
     @property
     def offences(self) -> int:
@@ -165,7 +171,7 @@ class Tally:
         return ControlResult(
             label=self.check.control.label,
             strong=self.strong,
-            failed=self._offended_units(self.control),
+            failed=self._offended_units(self.failed_as_its_defect),
             trials=self._units(self.control),
         )
 

@@ -23,7 +23,7 @@ import random
 import re
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -130,7 +130,7 @@ class Weakened:
 
     `widened_by` names the setting that makes the loss window wide enough for a kill (`adapters.controls`). `journal`:
     the fault waits for a read of the journal, so a broker that stores nothing cannot be the control.
-    `waits_for_liveness`: as with a `Liar`.
+    `waits_for_liveness`, `tail`: as with a `Liar`.
     """
 
     settings: tuple[tuple[str, bool | int], ...]
@@ -138,6 +138,7 @@ class Weakened:
     widened_by: str = ""
     journal: bool = False
     waits_for_liveness: bool = False
+    tail: bool = False
 
     @property
     def label(self) -> str:
@@ -154,7 +155,8 @@ class Liar:
 
     With `waits_for_liveness` the liar omits an action, so its trials last for the liveness bound; `trials` is then the
     number that the claim needs. `profile` is the variant of the broker that lies. `over`: it lies over this protocol
-    only, so its check decides claims of that protocol alone.
+    only, so its check decides claims of that protocol alone. `tail`: it stands for a missing sync, so what it loses is
+    the end of what it answered. A trial in which it loses its oldest message, or everything, is none in which it failed.
     """
 
     name: str
@@ -162,6 +164,7 @@ class Liar:
     waits_for_liveness: bool = False
     profile: str = ""
     over: str = ""
+    tail: bool = False
 
     @property
     def label(self) -> str:
@@ -178,6 +181,7 @@ class SessionLiar:
     name: str
     trials: int = 1
     waits_for_liveness: bool = False
+    tail: ClassVar[bool] = False
 
     @property
     def label(self) -> str:
@@ -187,12 +191,14 @@ class SessionLiar:
 Control = Weakened | Liar | SessionLiar
 
 
-def weakened(*, trials: int = TRIALS, waits_for_liveness: bool = False, **settings: bool | int) -> Weakened:
-    return Weakened(tuple(sorted(settings.items())), trials, waits_for_liveness=waits_for_liveness)
+def weakened(
+    *, trials: int = TRIALS, waits_for_liveness: bool = False, tail: bool = False, **settings: bool | int
+) -> Weakened:
+    return Weakened(tuple(sorted(settings.items())), trials, waits_for_liveness=waits_for_liveness, tail=tail)
 
 
 SYNC_OFF = dataclasses.replace(
-    weakened(trials=5, sync_non_transactional=False, sync_transactional=False, journal_buffer_ms=500),
+    weakened(trials=5, tail=True, sync_non_transactional=False, sync_transactional=False, journal_buffer_ms=500),
     widened_by="journal_buffer_ms",
 )
 """The strong control of claims about stored messages: answers leave before the journal is written, and the buffer of
@@ -204,6 +210,15 @@ failed in 2 of 3 after acknowledgements."""
 
 SYNC_OFF_IN_ROUNDS = dataclasses.replace(SYNC_OFF, trials=TRIALS)
 """The same where a trial holds several kills: it fails if one of them loses anything, so it misses none."""
+
+
+def sent_before(window: int, *, batch: int = 0, queues: int = 1) -> Publish:
+    """Return a publisher whose messages outlive a kill of `SYNC_OFF`: it sends for 400 ms, and the next client starts.
+
+    Without it a kill after some 100 ms takes everything, and a control that stores nothing would look the same. Not
+    for longer: a buffer that is written when the kill comes takes nothing, and the next client begins an empty one.
+    """
+    return Publish(80, window=window, batch=batch, queues=queues, every_ms=5 * max(batch, 1))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The broker dies while several clients use it, and others use it again while it recovers."""
 
-from conformance.scenario import SYNC_OFF_IN_ROUNDS, Check, Liar, scenario
+from conformance.scenario import SYNC_OFF_IN_ROUNDS, Check, Liar, scenario, sent_before
 from conformance.scenario.script import SETTLE, After, Between, Consume, Kill, Nth, Publish, Restart, Rounds, Together
 
 AGAIN = Check(
@@ -54,6 +54,7 @@ class BrokerKilledAmongQueues:
 
     mode = "async_ack"
     steps = (
+        sent_before(20, queues=4),
         Rounds(
             (
                 Together(

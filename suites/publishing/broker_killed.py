@@ -1,6 +1,16 @@
 """The broker dies while a client is publishing."""
 
-from conformance.scenario import OF_BOTH, RECOVERED, STALE, SYNC_OFF, SYNC_OFF_IN_ROUNDS, Check, Liar, scenario
+from conformance.scenario import (
+    OF_BOTH,
+    RECOVERED,
+    STALE,
+    SYNC_OFF,
+    SYNC_OFF_IN_ROUNDS,
+    Check,
+    Liar,
+    scenario,
+    sent_before,
+)
 from conformance.scenario.script import SETTLE, After, All, Between, Kill, Nth, OneOf, Publish, Restart, Rounds
 
 AT_ANY_TIME = All((After(Between(100, 300)), Nth("confirm", 1)))
@@ -22,7 +32,11 @@ class BrokerKilledWhilePublishing:
     """
 
     mode = "async_ack"
-    steps = (Rounds((Publish(50_000, window=100, until=Kill(AT_A_CONFIRM_OR_ANY_TIME)), Restart()), 15), *SETTLE)
+    steps = (
+        sent_before(100),
+        Rounds((Publish(50_000, window=100, until=Kill(AT_A_CONFIRM_OR_ANY_TIME)), Restart()), 15),
+        *SETTLE,
+    )
     checks = (
         Check("lost", exposure="confirmed_in_window", control=SYNC_OFF_IN_ROUNDS),
         Check("stuck", exposure="confirmed", control=Liar("stuck-after-recovery", trials=3, waits_for_liveness=True)),
@@ -41,5 +55,10 @@ class BrokerKilledWhileSendingOneByOne:
 
     mode = "blocking"
     subjects = OF_BOTH
-    steps = (Publish(50_000, window=1, until=Kill(Nth("confirm", Between(60, 200)))), Restart(), *SETTLE)
+    steps = (
+        sent_before(1),
+        Publish(50_000, window=1, until=Kill(Nth("confirm", Between(60, 200)))),
+        Restart(),
+        *SETTLE,
+    )
     checks = (Check("lost", exposure="confirmed_in_window", control=SYNC_OFF), *WITNESSES)

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from conformance.scenario import SYNC_OFF, Check, scenario
+from conformance.scenario import SYNC_OFF, Check, scenario, sent_before
 from conformance.scenario.script import SETTLE, Between, Kill, Nth, Pause, Publish, Recovery, Restart
 
 LOST = Check("lost", exposure="confirmed_in_window", control=SYNC_OFF)
@@ -18,6 +18,7 @@ class BrokerKilledInRecovery:
 
     mode = "async_ack"
     steps = (
+        sent_before(100),
         Publish(50_000, window=100, until=Kill(Nth("confirm", Between(150, 600)))),
         Restart(until=Kill(Recovery(Between(1, 3)))),
         *SETTLE,
@@ -32,6 +33,7 @@ class BrokerHaltedThenKilled:
     mode = "async_ack"
     thorough = True
     steps = (
+        sent_before(100),
         Publish(50_000, window=100, until=Pause(Nth("confirm", Between(150, 600)), hold_s=0.5, then_kill=True)),
         Restart(),
         *SETTLE,

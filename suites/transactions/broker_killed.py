@@ -1,6 +1,6 @@
 """The broker dies around a commit: before its request, between request and answer, after the answer."""
 
-from conformance.scenario import SYNC_OFF, Check, Liar, scenario
+from conformance.scenario import SYNC_OFF, Check, Liar, scenario, sent_before
 from conformance.scenario.script import SETTLE, Between, Kill, Nth, Publish, Restart, Rounds
 
 HALF = Check("half_applied", exposure="commits_at_risk", control=Liar("recovers-half-a-transaction"))
@@ -86,6 +86,7 @@ class BrokerKilledAfterCommit:
 
     mode = "transacted"
     steps = (
+        sent_before(50, batch=5),
         Publish(20_000, window=50, batch=5, until=Kill(Nth("committed", Between(30, 90)))),
         Restart(),
         *SETTLE,

@@ -14,9 +14,12 @@ from conformance.judge.plan.relations import per_trial
 CATALOGUE = claims.load()
 SCENARIOS = scenario.load(CATALOGUE)
 
+TAIL = {"first": 1, "last": 2, "asked": 1}
+"""By end, the time of a message that is there although later ones, at 5 and 6, are not."""
 
-def facts(*, offends=None, applies=100, exposed=50, effective=FAULTS, **counts):
-    """A clean, drained trial with effective faults, in which these anomalies were seen so often."""
+
+def facts(*, offends=None, applies=100, exposed=50, effective=FAULTS, tail=False, **counts):
+    """A clean, drained trial with effective faults, in which these anomalies were seen so often; `tail`: at the end."""
     columns = per_trial(tuple(ANOMALIES.values()), EXPOSURES)
     found = dict.fromkeys(columns, 0)
     found |= {name: applies for name in columns if name.startswith("applies_")}
@@ -26,6 +29,7 @@ def facts(*, offends=None, applies=100, exposed=50, effective=FAULTS, **counts):
     found |= {"faults_effective": effective_mask(*effective), "hidden_at_disk": None}
     found |= {"lasted_ns": 10_000_000_000, "most_deliveries": 3}
     found |= {"drains": 2, "was_settled": True, "was_bringing": False, "was_stuck": False, **counts}
+    found |= {f"kept_{end}_{name}": place for name in offends or {} for end, place in TAIL.items() if tail}
     ends = {name: (5, 6) if ANOMALIES[name].order else (None, None) for name in offends or {}}
     failing = {name: Failing(n, (("q", 1, 7),), *ends[name]) for name, n in (offends or {}).items()}
     return TrialFacts(found, failing)

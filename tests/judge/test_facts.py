@@ -54,6 +54,27 @@ def test_rows_of_the_queues_of_a_trial_become_one(name, values, merged):
     assert {} == found.failing
 
 
+@pytest.mark.parametrize(
+    ("kept", "found"),
+    [
+        ({"first": 1, "asked": 2}, True),
+        # One that was asked for when the first lost one was not answered yet proves nothing.
+        ({"first": 1, "asked": 4}, True),
+        ({"first": 1, "asked": 6}, False),
+        ({"first": 7, "asked": 2}, False),
+        ({}, False),
+    ],
+    ids=["the end", "at the same time", "a younger one is there", "the oldest", "everything"],
+)
+def test_lost_the_end(kept, found):
+    """The answers of the lost were read from the time 5 on."""
+    counts = {f"kept_{end}_lost": kept.get(end) for end in ("first", "asked")}
+    lost = Failing(offences=2, witnesses=(), first=5, last=8)
+
+    assert found is TrialFacts(counts, {"lost": lost}).lost_the_end("lost")
+    assert not TrialFacts(counts, {}).lost_the_end("lost")
+
+
 def test_each_trial_has_its_own_rows():
     rows = [
         counted("a", applies_lost=1),

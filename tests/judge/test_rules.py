@@ -23,7 +23,7 @@ KILL, ONE, AUTO, EVERY = (
 
 
 LOST = {"lost": 3, "confirmed_missing": 3}
-CLEAN, BROKEN = [facts()] * 3, [facts(offends=LOST)] * 3
+CLEAN, BROKEN = [facts()] * 3, [facts(offends=LOST, tail=True)] * 3
 NOT_BACK = "not recovered: it ended with status 3; a second broker, on a copy of the same data: it ended with status 3"
 DEAD = facts(offends={"not_recovered": 100}, was_settled=False, not_recovered=NOT_BACK)
 UNKNOWN = facts(was_settled=False, not_ready="not ready: it ended with status 3; no copy of its data could be tried")
@@ -112,7 +112,7 @@ def test_a_kill_that_met_nothing_at_risk_is_no_evidence():
     [
         (CLEAN, {}),  # only its control was not run
         ([facts(exposed=0)] * 3, {"settings": {**RUN.settings, "sync_non_transactional": False}}),
-        ([*BROKEN[:1], facts(exposed=0)], {"policies_unread": "GET /queues: status 401"}),
+        ([facts(offends=LOST), facts(exposed=0)], {"policies_unread": "GET /queues: status 401"}),
     ],
 )
 def test_what_no_further_kill_decides(subject, changes):
@@ -157,6 +157,22 @@ def test_what_stands_against_holds(subject, control, words):
 def test_a_control_that_proves_nothing_has_no_miss_probability(subject, control):
     """A control that never failed is no weak broker, and no trial could have missed one: both would be q = 1.000."""
     assert rule("SOLCD-ACK-01", KILL, subject, control).q is None
+
+
+OLDEST = {"kept_first_lost": 7, "kept_last_lost": 9, "kept_asked_lost": 8}
+
+
+@pytest.mark.parametrize("otherwise", [facts(offends=LOST), facts(offends=LOST, **OLDEST)], ids=["all", "oldest"])
+def test_a_control_that_stands_for_a_missing_sync_loses_the_end(otherwise):
+    """A broker that loses its oldest message, or everything, is weak in another way: its check may miss a lost tail."""
+    none, some = (rule("SOLCD-ACK-01", KILL, CLEAN, [*BROKEN[:n], *[otherwise] * (3 - n)]) for n in (0, 2))
+    why = "a missing sync loses the end of what was answered, and neither the oldest nor all of it."
+
+    assert (Verdict.INCONCLUSIVE, 0, 3) == (none.verdict, none.control.failed, none.control.trials)
+    assert f"was not seen to fail in 3 kills. It failed otherwise in 3: {why}" in none.reason
+    assert (Verdict.INCONCLUSIVE, 2) == (some.verdict, some.control.failed)
+    stores_nothing = rule("SOLCD-ACK-01", "broker-stopped-while-publishing", CLEAN, [otherwise] * 3, "persistence=false")
+    assert 3 == stores_nothing.control.failed
 
 
 def test_a_q_of_exactly_the_limit_is_enough(monkeypatch):
@@ -413,7 +429,7 @@ def test_a_trial_that_the_broker_voided(claim):
 @pytest.mark.parametrize(("claim", "label"), [("SOLCD-ACK-01", None), (RECOVER, REFUSES)], ids=["strong", "liar"])
 def test_a_trial_that_was_void_after_its_fault(claim, label):
     """It may have shown the opposite, so nothing holds without it; a violation beside it stands."""
-    broken = [facts(offends={**LOST, "not_recovered": 1})] * 3
+    broken = [facts(offends={**LOST, "not_recovered": 1}, tail=True)] * 3
     void = "drain-1.jsonl: the process died: out of memory"
 
     row = rule(claim, KILL, [None, *CLEAN], broken, label, void=void, void_after_fault=True)
@@ -1178,7 +1194,7 @@ def test_a_policy_that_voids_every_trial_is_no_error_of_the_suite():
 def test_policies_that_could_not_be_read_excuse_an_absence():
     """The external broker refuses the request: it is not accused of a loss, and does not pass."""
     unread = msgspec.structs.replace(RUN, launcher="external", policies_unread="GET /queues: no path X.")
-    row = rule("SOLCD-ACK-01", KILL, BROKEN, run=unread)
+    row = rule("SOLCD-ACK-01", KILL, [facts(offends=LOST)] * 3, run=unread)
 
     assert Verdict.INCONCLUSIVE == row.verdict
     assert "the policies of the queues could not be read (GET /queues: no path X)." in row.reason

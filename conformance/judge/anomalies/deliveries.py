@@ -217,6 +217,7 @@ DELIVERIES = (
         applies="acked_at IS NOT NULL",
         offends=is_fate("delivered_after_restart"),
         words="messages with a confirmed acknowledgement were delivered again after the restart",
+        order="acked_at",
     ),
     Anomaly(
         "answered_acknowledgement",

@@ -163,6 +163,16 @@ class TrialFacts:
             return "tail"
         return "prefix" if found.last < kept_first else "middle"
 
+    def lost_the_end(self, anomaly: str) -> bool:
+        """Whether the newest answers offend, and not the oldest nor all: what a missing sync shows.
+
+        Nothing that was asked for after the first of them was answered may be there. That holds for several clients
+        too, and for a client that reads its answers late.
+        """
+        found = self.failing.get(anomaly)
+        kept = [self.counts.get(f"kept_{what}_{anomaly}") for what in ("first", "asked")]
+        return found is not None and found.first is not None and None not in kept and found.first > max(kept)
+
 
 def effective_mask(*faults: str) -> int:
     return sum(1 << (FAULTS.index(fault) + 1) for fault in dict.fromkeys(faults))

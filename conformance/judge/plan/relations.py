@@ -56,6 +56,9 @@ LOSS_WINDOWS_MS = (3, 10, 100)
 ALWAYS = ("phantom", "corrupt", "not_recovered", "not_alive")
 """Anomalies that every trial is checked for, and that prevent every HOLDS."""
 
+_ASKED = {"confirmed_at": "sent_at", "committed_at": "commit_asked_at", "acked_at": "ack_sent_at"}
+"""By the time of an answer, that of its request."""
+
 _TEXTS = ("not_recovered", "not_ready", "not_alive")
 """Texts of a trial are group keys: all its rows have the same, and to aggregate a text would cost a sort."""
 
@@ -120,6 +123,8 @@ def per_trial(anomalies: Sequence[Anomaly], exposures: Mapping[str, ExposureRule
             kept = f"FILTER (WHERE is_message AND ({anomaly.applies}) AND NOT ({anomaly.offends}))"
             found[f"kept_first_{anomaly.name}"] = f"min({anomaly.order}) {kept}"
             found[f"kept_last_{anomaly.name}"] = f"max({anomaly.order}) {kept}"
+            if anomaly.order in _ASKED:
+                found[f"kept_asked_{anomaly.name}"] = f"max({_ASKED[anomaly.order]}) {kept}"
     return found | {
         **SUMS,
         "all_confirmed": "count_if(is_message AND durable AND (confirmed OR committed))",
