@@ -33,7 +33,12 @@ _PARTS = {
     "middle": "{} messages in the middle",
     "tail": "the last {} messages",
 }
-_ORDERED = {"confirmed_at": "confirmed", "committed_at": "committed", "handed_at": "delivered", "acked_at": "acknowledged"}
+_ORDERED = {
+    "confirmed_at": "confirmed",
+    "committed_at": "committed",
+    "handed_at": "delivered",
+    "acked_at": "acknowledged",
+}
 
 
 def count_faults(fault: str, number: int) -> str:
@@ -85,10 +90,11 @@ def holds(tally: Tally) -> str:
     assert exposure is not None  # it has trials
     risk = "at risk" if tally.fault != NONE else "exposed"
     in_trials = f" of {_plural(tally.trials, ('trial', 'trials'))}" if tally.faults != tally.trials else ""
+    below = confidence.percent(confidence.bound(tally.faults))
     text = [
         f"{counted(tally)} in {units(tally, tally.faults)}{in_trials} (at least {exposure.minimum:,} {risk} in each).",
-        f"If such {faults_named(tally.fault)} are independent, the chance that one violates the claim is below "
-        f"{confidence.percent(confidence.bound(tally.faults))} (95 % confidence).",
+        f"If such {faults_named(tally.fault)} are independent,",
+        f"the chance that one violates the claim is below {below} (95 % confidence).",
         power(tally) if tally.fault != NONE else "",
     ]
     last = _everywhere(tally) if tally.scenario.standing else f"Failure model: {failure_model(tally)}."

@@ -298,7 +298,9 @@ def sentence(judgement: Judgement) -> str:
     `No confirmed message was lost in 42 kills and 20 power losses. Not decided: if the disk fails.`
 
     A scenario that decided nothing is named, first those in which confirmed messages are missing: a pass of another one
-    says nothing about it. The sentence rests on the rows of the first question, and on losses in transactions. So it never says "not decided" where the
+    says nothing about it.
+
+    It rests on the rows of the first question, and on losses in transactions. So it never says "not decided" where the
     cell of that question holds or fails. Counter-example: of OpenMQ only a check of every trial had decided it.
     """
     first = next(iter(QUESTIONS.values()))
@@ -341,7 +343,9 @@ def _missing(undecided: Iterable[VerdictRow]) -> list[str]:
     missing: dict[str, VerdictRow] = {}
     for row in sorted((row for row in undecided if row.offended), key=lambda row: -row.offended_faults):
         missing.setdefault(row.scenario, row)
-    found = [f"{name} ({row.offended_faults} of {count_faults(row.fault, row.faults)})" for name, row in missing.items()]
+    found = [
+        f"{name} ({row.offended_faults} of {count_faults(row.fault, row.faults)})" for name, row in missing.items()
+    ]
     return [f"Undecided, with confirmed messages missing: {', '.join(_cut(found))}."] if found else []
 
 

@@ -156,7 +156,7 @@ class Liar:
     With `waits_for_liveness` the liar omits an action, so its trials last for the liveness bound; `trials` is then the
     number that the claim needs. `profile` is the variant of the broker that lies. `over`: it lies over this protocol
     only, so its check decides claims of that protocol alone. `tail`: it stands for a missing sync, so what it loses is
-    the end of what it answered. A trial in which it loses its oldest message, or everything, is none in which it failed.
+    the end of what it answered. A trial in which it loses its oldest message, or everything, does not count as failed.
     """
 
     name: str

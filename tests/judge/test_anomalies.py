@@ -51,6 +51,8 @@ OTHERS = table("""
 3 commit unknown: put t1 1 2, committed t1, pause 50, put t2 3 4 5, committed t2 None, killed, answered COMMIT t2,
     settled 1 2 3 4 5
 3 commit just answered: put t1 1 2, committed t1, killed, settled 1 2
+0 commit answered a while before: put t1 1 2, committed t1, pause 90, killed, settled 1 2
+0 commit answered before: put t1 1 2, committed t1, pause 5, killed, settled 1 2
 3 commit asked later: put t1 1 2, killed, committed t1 None, settled
 
 [the disk]
@@ -211,6 +213,9 @@ def test_flush_interval(facts, name, exposure, window_ms, exposed):
         ("commit in flight", 3),
         ("commit unknown", 3),
         ("commit just answered", 2),
+        # Of this broker no flush interval is known, and 100 ms are assumed: that says nothing of a commit that is over.
+        ("commit answered a while before", 0),
+        ("commit answered before", 2),
         ("commit asked later", 0),
     ],
 )

@@ -45,7 +45,12 @@ def test_a_claim_that_holds_without_a_fault():
 
 
 def test_a_claim_that_holds_in_one_trial_of_many_kills():
-    row = rule("SOLCD-ACK-01", KILL, [facts(epochs_100_confirmed_in_window=0b1111, **TEN_KILLS)], [facts(offends={"lost": 3}, tail=True)] * 3)
+    row = rule(
+        "SOLCD-ACK-01",
+        KILL,
+        [facts(epochs_100_confirmed_in_window=0b1111, **TEN_KILLS)],
+        [facts(offends={"lost": 3}, tail=True)] * 3,
+    )
 
     assert row.reason.startswith(
         "0 of 100 confirmed messages lost in 10 kills of 1 trial (at least 50 at risk in each)."

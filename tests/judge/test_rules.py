@@ -171,7 +171,9 @@ def test_a_control_that_stands_for_a_missing_sync_loses_the_end(otherwise):
     assert (Verdict.INCONCLUSIVE, 0, 3) == (none.verdict, none.control.failed, none.control.trials)
     assert f"was not seen to fail in 3 kills. It failed otherwise in 3: {why}" in none.reason
     assert (Verdict.INCONCLUSIVE, 2) == (some.verdict, some.control.failed)
-    stores_nothing = rule("SOLCD-ACK-01", "broker-stopped-while-publishing", CLEAN, [otherwise] * 3, "persistence=false")
+    stores_nothing = rule(
+        "SOLCD-ACK-01", "broker-stopped-while-publishing", CLEAN, [otherwise] * 3, "persistence=false"
+    )
     assert 3 == stores_nothing.control.failed
 
 

@@ -128,19 +128,25 @@ MISSING = {"offended": 1, "offended_faults": 1}
     [
         (
             (lost("kill", faults=3), undecided("b", offended=2, offended_faults=2), undecided("c", **MISSING)),
-            "No confirmed message was lost in 3 kills. "
-            "Undecided, with confirmed messages missing: b (2 of 3 kills), c (1 of 3 kills). "
-            "Not decided: if the disk fails, if the power fails.",
+            (
+                "No confirmed message was lost in 3 kills. "
+                "Undecided, with confirmed messages missing: b (2 of 3 kills), c (1 of 3 kills). "
+                "Not decided: if the disk fails, if the power fails."
+            ),
         ),
         (
             (lost("kill", faults=3), undecided("b"), undecided("c", **MISSING), lost("power_loss"), lost("held_sync")),
-            "No confirmed message was lost in 3 kills, 6 trials with held syncs and 6 power losses. "
-            "Undecided, with confirmed messages missing: c (1 of 3 kills). Not decided: b.",
+            (
+                "No confirmed message was lost in 3 kills, 6 trials with held syncs and 6 power losses. "
+                "Undecided, with confirmed messages missing: c (1 of 3 kills). Not decided: b."
+            ),
         ),
         (
             (undecided("b", **MISSING), undecided("c")),
-            "Whether confirmed messages are safe was not decided. "
-            "Undecided, with confirmed messages missing: b (1 of 3 kills).",
+            (
+                "Whether confirmed messages are safe was not decided. "
+                "Undecided, with confirmed messages missing: b (1 of 3 kills)."
+            ),
         ),
         # A stronger scenario has decided it.
         (
@@ -149,8 +155,10 @@ MISSING = {"offended": 1, "offended_faults": 1}
         ),
         (
             (lost("kill"), *map(undecided, "bcdef"), lost("power_loss"), lost("held_sync")),
-            "No confirmed message was lost in 6 kills, 6 trials with held syncs and 6 power losses. "
-            "Not decided: b, c, d, 2 more scenarios.",
+            (
+                "No confirmed message was lost in 6 kills, 6 trials with held syncs and 6 power losses. "
+                "Not decided: b, c, d, 2 more scenarios."
+            ),
         ),
     ],
     ids=["two with losses", "one without", "none decided", "decided elsewhere", "many"],

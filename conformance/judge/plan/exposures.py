@@ -33,6 +33,14 @@ class ExposureRule:
         return self.epoch.replace("_epoch", "_fault_at")
 
 
+OPEN_MS = 10
+"""A commit that was answered so long before the fault is not open any more: its flush interval does not matter.
+
+A kill decides whether a commit is torn only if it would show a broker that needs 10 ms for a half (docs/power.md)."""
+
+_OPEN = f"coalesce(commit_asked_fault_at - committed_at <= {OPEN_MS}000000L, true)"
+
+
 def _at_a_commit(counts: str) -> ExposureRule:
     """Count messages whose commit was asked for before the fault: answered shortly before it, or not at all."""
     return ExposureRule(
@@ -62,8 +70,8 @@ EXPOSURES: Mapping[str, ExposureRule] = {
     "delivered_unacknowledged": ExposureRule("handed > 0 AND ack_sent_at IS NULL AND refused_at IS NULL"),
     "delivered_after_acknowledge": ExposureRule("handed_after_acknowledge AND ack_sent_at IS NULL"),
     "committed_in_window": ExposureRule("committed AND durable", "committed_at", "commit_epoch", "commit_asked_at"),
-    "commits_at_risk": _at_a_commit("in_transaction AND NOT (committed_at IS NULL AND commit_refused)"),
-    "transactions_at_risk": _at_a_commit("(in_transaction OR ack_txn IS NOT NULL) AND NOT commit_refused"),
+    "commits_at_risk": _at_a_commit(f"in_transaction AND NOT (committed_at IS NULL AND commit_refused) AND {_OPEN}"),
+    "transactions_at_risk": _at_a_commit(f"(in_transaction OR ack_txn IS NOT NULL) AND NOT commit_refused AND {_OPEN}"),
     "in_transactions": ExposureRule("in_transaction"),
     "commits_asked": ExposureRule("in_transaction AND commit_asked_at IS NOT NULL"),
     "sent_again": _at_a_commit("in_transaction AND sendings > 1"),

@@ -170,8 +170,10 @@ class TrialFacts:
         too, and for a client that reads its answers late.
         """
         found = self.failing.get(anomaly)
-        kept = [self.counts.get(f"kept_{what}_{anomaly}") for what in ("first", "asked")]
-        return found is not None and found.first is not None and None not in kept and found.first > max(kept)
+        first, asked = (self.counts.get(f"kept_{what}_{anomaly}") for what in ("first", "asked"))
+        if found is None or found.first is None or first is None or asked is None:
+            return False
+        return bool(found.first > max(first, asked))
 
 
 def effective_mask(*faults: str) -> int:
