@@ -204,6 +204,10 @@ class Honest:
         """
         return True
 
+    def recovered_at(self, place: int, count: int) -> int:
+        """The place, from 0 by age, at which a start puts the `place`-th of the `count` stored messages of a queue."""
+        return place
+
     def copied(self, number: int) -> bool:
         """Whether compaction of the journal copies the `number`-th message of a queue, from 1."""
         return True

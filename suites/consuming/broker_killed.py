@@ -27,5 +27,6 @@ class BrokerKilledAfterAcknowledgements:
     )
     checks = (
         AGAIN,
+        Check("reordered_by_restart", exposure="received", control=Liar("recovers-in-reverse")),
         Check("lost", exposure="confirmed", control=Liar("loses-the-oldest")),
     )

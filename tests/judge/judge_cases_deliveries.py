@@ -261,6 +261,16 @@ DELIVERIES = """
 3 0 a drain out of order after a consumer: kept 1 2 3, handed 1, crashed, settled 3 2 epoch=1
 1 0 a message that was given back comes after a later one: kept 1 2, handed 1, given_back 1, handed 2 1, settled
 
+[reordered_by_restart]
+4 3 in reverse after a kill, and one was acknowledged before: kept 1 2 3 4 5, took 1, killed consumer-1, settled 5 4 3 2
+4 0 in order after a kill, and one was acknowledged before: kept 1 2 3 4 5, took 1, killed consumer-1, settled 2 3 4 5
+2 1 in reverse in a transaction: put t1 1 2 3, committed t1, handed 1, killed, settled 1 3 2
+0 0 in reverse without a restart: kept 1 2 3, handed 1, crashed, settled 3 2 epoch=1
+1 0 in reverse, and a consumer had one of them: kept 1 2 3, handed 1 3, killed, settled 3 2
+2 0 one after the other, in two drains: kept 1 2, killed, came 2, silent 1, came 1 drain=2 epoch=3, silent 2, silent 3
+2 0 in reverse of two producers: kept 1 p2:1, killed, settled p2:1 1
+1 0 in reverse, and one was sent again: kept 1 2, sent 1, killed, no_answer 1, settled 2 1
+
 [lost]
 3 1 two producers and two consumers at a kill, and one acknowledgement in flight: kept 1 2 p2:1, handed 1,
     handed p2:1 consumer=2, ack_sent 1, sent p2:2, killed, no_answer p2:2, settled p2:1

@@ -15,6 +15,12 @@ _DRAINED_AGAIN = (
 # Two processes whose codes are 64 apart have one bit in `handed_in`: of them nothing is known.
 _HANDED_TWICE = "(handed > bit_count(handed_in) AND handed_by_most - handed_by_least < 64)"
 
+# What a drain brought of a producer that no consumer had. It compares messages of one queue and of the same drains.
+LATER_IN_DRAIN = (
+    "coalesce(min(CASE WHEN handed = 0 AND durable THEN redelivered_at END) OVER (PARTITION BY trial, queue, producer,"
+    " drained_in ORDER BY n DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) < redelivered_at, false)"
+)
+
 STRANGE = (
     Anomaly(
         "phantom",
@@ -76,6 +82,18 @@ STRANGE = (
         applies="received > 0 AND refused_at IS NULL AND ack_txn IS NULL",
         offends="overtaken",
         words="received messages overtaken by a later one of their producer",
+    ),
+    UndrainedAnomaly(
+        "reordered_by_restart",
+        """After a restart a message that no consumer had before came after a later one of the same producer.
+
+        A drain received both from the same queue. `overtaken` is about the first consumer of a trial. A message that
+        was sent again does not apply.
+        """,
+        applies="redelivered > 0 AND handed = 0 AND durable AND sendings = 1"
+        " AND coalesce(confirm_epoch, commit_epoch) < drained_epoch",
+        offends="later_in_drain",
+        words="messages that no consumer had before came out of order after a restart",
     ),
     UndrainedAnomaly(
         "not_recovered",

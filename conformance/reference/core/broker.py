@@ -72,18 +72,22 @@ class ReferenceBroker:
             if identities is not None:
                 identities.mistaken = behaviour.mistakes_recovered_ids
         self._taken_over = len(recovered.messages)
-        counts = collections.Counter(stored.queue for stored in recovered.messages.values())
+        numbers: dict[str, list[int]] = collections.defaultdict(list)
+        for stored in recovered.messages.values():
+            numbers[stored.queue].append(stored.number)
         places: collections.Counter[str] = collections.Counter()
         crash = 0 if recovered.closed else recovered.sequence
         for stored in recovered.messages.values():
+            place, count = places[stored.queue], len(numbers[stored.queue])
             if not stored.failures and (behaviour.recovers_late or behaviour.forgets_unused):
                 commit.add(Counted(stored.id, 1), do_nothing)  # the mark by which the next start knows it
             if behaviour.forgets_unused if stored.failures else behaviour.recovers_late:
                 pass
-            elif not behaviour.recovers(places[stored.queue], counts[stored.queue], crash):
+            elif not behaviour.recovers(place, count, crash):
                 commit.add(Removed(stored.id), do_nothing)
-            elif behaviour.takes_over(places[stored.queue], counts[stored.queue]):
-                self._effects.restore(self._addresses.queue(stored.queue), stored)
+            elif behaviour.takes_over(place, count):
+                number = numbers[stored.queue][behaviour.recovered_at(place, count)]
+                self._effects.restore(self._addresses.queue(stored.queue), stored, number)
             places[stored.queue] += 1
         for name in options:
             self._addresses.queue(name)

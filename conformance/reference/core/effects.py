@@ -97,8 +97,8 @@ class Effects:
         queue.passed_over()
         return effect
 
-    def restore(self, queue: Queue, stored: Stored) -> None:
-        message = Message(stored.id, queue, stored.number, True, stored.rest, stored.bare, stored.expires_ms)
+    def restore(self, queue: Queue, stored: Stored, number: int) -> None:
+        message = Message(stored.id, queue, number, True, stored.rest, stored.bare, stored.expires_ms)
         message.failures = stored.failures
         message.acquired = True
         queue.reserve(len(message.bare))

@@ -154,6 +154,12 @@ STORING: dict[str, Lie] = {
         fault="kill",
         takes_over=lambda place, _count: place > 0,
     ),
+    "recovers-in-reverse": lie(
+        "A start puts the messages of each queue in reverse order.",
+        "reordered_by_restart overtaken",
+        fault="kill",
+        recovered_at=lambda place, count: count - 1 - place,
+    ),
     "refuses-to-start-with-messages": lie(
         "A start on a journal that holds messages ends with an error, each time.",
         "not_recovered",
