@@ -26,8 +26,10 @@ from conformance.claims import Catalogue, Value
 from conformance.errors import ExitCode, FaultError, HistoryError, UsageError
 from conformance.followup.upgrade import runs
 from conformance.followup.upgrade.broker import for_trial, pair_of
+from conformance.judge import rules
 from conformance.judge.plan.facts import OF_BROKER
 from conformance.judge.rows import Judgement, Verdict
+from conformance.judge.tally import ClaimEvidence
 from conformance.judge.trial_anomalies import compared, offences
 from conformance.records import RunRecord, TrialRecord
 from conformance.run import artifacts
@@ -422,8 +424,8 @@ def execute(replay: Replay, watcher: Watcher) -> ReplayOutcome:
 def _checks(replay: Replay, judgement: Judgement) -> dict[str, list[str]]:
     """Return by anomaly the claims that this trial decides, or whose control it is.
 
-    Two claims belong to every trial: that the broker starts again, and stays alive. What else is always judged is
-    about messages, and compared where the script checks it.
+    A trial of the subject is compared as well for the claims that it judges by an anomaly of every trial. A control
+    must start again and stay alive too.
     """
     script, selection = replay.campaign.scenarios[replay.record.scenario], replay.campaign.selection
     rows = (*judgement.rows, *judgement.self_checks)
@@ -438,8 +440,11 @@ def _checks(replay: Replay, judgement: Judgement) -> dict[str, list[str]]:
         label = control.label if control else ""
         if claim in answered if replay.record.arm == "subject" else label == replay.record.control:
             found.setdefault(check.anomaly, []).append(claim)
-    for item in replay.campaign.scenarios.values():
-        for claim, check in item.decides.items():
-            if check.anomaly in OF_BROKER and claim not in found.setdefault(check.anomaly, []):
-                found[check.anomaly].append(claim)
+    evidence, subject = ClaimEvidence(judgement.run, judgement.trials, {}), replay.record.arm == "subject"
+    for each in replay.campaign.catalogue.claims.values():
+        for anomaly in rules.counted_everywhere(each):
+            apart = subject and each.id not in script.decides
+            judged = apart and rules.judges_elsewhere(each, anomaly, script, evidence)
+            if (judged or anomaly in OF_BROKER) and each.id not in found.setdefault(anomaly, []):
+                found[anomaly].append(each.id)
     return found

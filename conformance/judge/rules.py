@@ -95,7 +95,7 @@ def _seen_elsewhere(
 
     For a counterexample a trial needs no control.
     """
-    for anomaly in claim.checks:
+    for anomaly in counted_everywhere(claim):
         deciding = {
             item.id: item.standing
             for item in scenarios.values()
@@ -104,7 +104,7 @@ def _seen_elsewhere(
         if any(deciding.values()):
             continue
         for item in (item for item in scenarios.values() if anomaly in shown.get(item.id, ())):
-            if item.decides and item.id not in deciding and _judges(claim, anomaly, item, evidence):
+            if item.decides and item.id not in deciding and judges_elsewhere(claim, anomaly, item, evidence):
                 exposure = next(iter(item.decides.values())).exposure  # one that these trials have counted
                 alone = dataclasses.replace(item, standing=False)  # only its own trials: others have their rows
                 one = tally.count(evidence, claim, alone, Check(anomaly, exposure, control=None), scenarios)
@@ -112,7 +112,12 @@ def _seen_elsewhere(
                     yield one
 
 
-def _judges(claim: Claim, anomaly: str, item: Scenario, evidence: ClaimEvidence) -> bool:
+def counted_everywhere(claim: Claim) -> list[str]:
+    """Return the anomalies of the claim that every trial is checked for."""
+    return [name for name in claim.checks if name in EVERYWHERE or name in relations.ALWAYS]
+
+
+def judges_elsewhere(claim: Claim, anomaly: str, item: Scenario, evidence: ClaimEvidence) -> bool:
     """Whether the trials of a scenario can falsify the claim, although its check is not one of the scenario's."""
     if anomaly not in EVERYWHERE:
         return claim.always_judged

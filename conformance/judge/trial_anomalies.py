@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from conformance.errors import HistoryError
 from conformance.history import message_id
-from conformance.judge.anomalies import ANOMALIES
+from conformance.judge.anomalies import ANOMALIES, EVERYWHERE
 from conformance.judge.input.packing import compact_all
-from conformance.judge.plan.facts import OF_BROKER, TrialFacts
+from conformance.judge.plan.facts import TrialFacts
+from conformance.judge.plan.relations import ALWAYS
 from conformance.judge.spark import JudgeSession
 from conformance.judge.verdict import collect_facts
 from conformance.records import TrialRecord
@@ -44,7 +45,7 @@ class TrialAnomaly:
 def offences(
     folder: pathlib.Path, trials: Iterable[TrialRecord], script: Scenario, session: JudgeSession
 ) -> dict[str, dict[str, TrialAnomaly]]:
-    """Return the anomalies of the scenario's checks and `OF_BROKER`, by trial and name; a void trial has none.
+    """Return the anomalies of the scenario's checks and of every trial, by trial and name; a void trial has none.
 
     Raises:
         HistoryError: The folder of the run is not writable: each history is packed beside itself.
@@ -56,7 +57,7 @@ def offences(
         compacted = compact_all([(place, record) for place, record in places if place.is_dir()])
     except OSError as error:
         raise HistoryError(f"{folder}: its trials cannot be compacted for the judge: {error}") from error
-    names = list(dict.fromkeys([*(anomaly for anomaly, _ in used), *OF_BROKER]))
+    names = list(dict.fromkeys([*(anomaly for anomaly, _ in used), *ALWAYS, *EVERYWHERE]))
     found = collect_facts(session.spark, compacted, used)
     return {trial: {name: _seen(name, facts) for name in names} for trial, facts in found.items()}
 

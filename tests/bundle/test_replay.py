@@ -18,7 +18,7 @@ from conformance.followup import replay
 from conformance.followup.replay import ReplayRequest
 from conformance.frontend.cli import cli
 from conformance.frontend.plugin import claim_tests
-from conformance.judge.rows import Verdict
+from conformance.judge.rows import Judgement, Verdict
 from conformance.records import RunRecord, TrialRecord
 from conformance.report import model
 from conformance.scenario import SYNC_OFF
@@ -56,11 +56,23 @@ def test_seen_again(recorded, spark, tmp_path):
     ]
     assert [f"{NAME}.subject.1.again-1", f"{NAME}.subject.1.again-2"] == [record.trial for record in new]
     assert (Verdict.VIOLATED, 2, 2, True) == (row.verdict, row.offended, row.trials, outcome.again)
-    assert outcome.lines[0].startswith("SOLCD-ACK-01: seen again in 2 of 2: p1:"), outcome.lines
+    assert outcome.lines[0].startswith("SOLCD-ACK-01: seen again in 2 of 2: p2:"), outcome.lines
     assert "confirmed messages lost)" in outcome.lines[0]
     assert records.read(tmp_path / "again" / "run.json", RunRecord).command == (
         f"conformance replay run --scenario {NAME} --trial 1 --times 2"
     )
+
+
+def test_what_every_trial_is_checked_for_is_compared(recorded, tmp_path):
+    """Also for claims that the script does not decide: a row may say that another scenario has shown a violation."""
+    prepared = replay.prepare(wanted(recorded, tmp_path))
+    run = msgspec.structs.replace(records.read(recorded / "run.json", RunRecord), selected=())
+    script = prepared.campaign.scenarios[NAME]
+    found = replay._checks(prepared, Judgement(run=run, rows=(), self_checks=(), trials=(prepared.record,)))
+    also = {claim for claims in found.values() for claim in claims} - set(script.decides)
+
+    assert {"EXPECT-SENT-01", "EXPECT-ALIVE-01", "EXPECT-ASIDE-01"} <= also
+    assert all(found.values())
 
 
 def test_not_seen_again(copy, spark, tmp_path, capsys, request):

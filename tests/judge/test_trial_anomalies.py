@@ -9,7 +9,9 @@ from judge_tampering import KILL
 
 from conformance.errors import HistoryError
 from conformance.judge import trial_anomalies
+from conformance.judge.anomalies import EVERYWHERE
 from conformance.judge.input.packing import FILE
+from conformance.judge.plan.relations import ALWAYS
 from conformance.judge.trial_anomalies import TrialAnomaly, compared
 
 SESSION = types.SimpleNamespace(spark="spark")
@@ -87,13 +89,13 @@ def found(tmp_path, monkeypatch):
 
 
 def test_the_anomalies_of_trials(found):
-    """Those of the checks of the scenario, and whether the broker started again."""
+    """Those of the checks of the scenario, and those that every trial is checked for."""
     dead = facts(offends={"not_recovered": 1}, not_recovered="not recovered: status 1")
     by_trial, asked = found(clean=facts(), lossy=facts(offends={"lost": 3}, applies=50), dead=dead, gone=None)
     used = [(check.anomaly, check.exposure) for check in SCENARIOS[KILL].decides.values()]
 
     assert [("spark", ["clean", "lossy", "dead"], used)] == asked
-    assert [list(dict.fromkeys([*(anomaly for anomaly, _ in used), "not_recovered", "not_alive"]))] * 3 == [
+    assert [list(dict.fromkeys([*(anomaly for anomaly, _ in used), *ALWAYS, *EVERYWHERE]))] * 3 == [
         list(each) for each in by_trial.values()
     ]
     assert TrialAnomaly("lost", 0, 100, ()) == by_trial["clean"]["lost"]
