@@ -127,6 +127,16 @@ def test_a_queue_that_was_not_drained_shows_no_loss(session, tmp_path):
 
 
 @pytest.mark.spark
+def test_a_broker_that_ended_by_itself_is_seen_in_the_whole(session, tmp_path):
+    """Counter-example: it died in the first of two segments, and the soak held."""
+    soak = segments({"one": ("kept 1", "took 1")}, edges=2)
+    soak[0] += history('of orchestrator BROKER FAIL detail="not alive: status -11"')
+    counts, whole = judged(session, tmp_path, soak)
+
+    assert "not alive: status -11" == whole.not_alive == counts[0].not_alive
+
+
+@pytest.mark.spark
 def test_carried_files_are_those_that_were_written(session, tmp_path):
     judged(session, tmp_path, segments({"one": ("kept 1",)}, edges=1))
     found = next((tmp_path / "1" / "open").glob("*.parquet"))
@@ -188,6 +198,11 @@ NO_CONTROL = "No control was seen to fail: "
             counts(settled=False),
             Verdict.INCONCLUSIVE,
             "The queue was not drained to silence at the end, so nothing is known of the messages that are missing.",
+        ),
+        (
+            counts(not_alive="status 1"),
+            Verdict.INCONCLUSIVE,
+            "The broker ended, or dropped a connection, by itself: status 1.",
         ),
         (counts(not_ready="slow", settled=False), Verdict.INCONCLUSIVE, "The broker did not start again: slow."),
         (

@@ -60,7 +60,7 @@ ALWAYS = ("phantom", "corrupt", "not_recovered", "not_alive")
 _ASKED = {"confirmed_at": "sent_at", "committed_at": "commit_asked_at", "acked_at": "ack_sent_at"}
 """By the time of an answer, that of its request."""
 
-_TEXTS = ("not_recovered", "not_ready", "not_alive")
+TEXTS = ("not_recovered", "not_ready", "not_alive")
 """Texts of a trial are group keys: all its rows have the same, and to aggregate a text would cost a sort."""
 
 _KEYS = ("trial", "flush_ns", "queue", "producer", "n")
@@ -212,7 +212,7 @@ def _stages(
     of_event = {name: sql for name, (_, sql) in PART.items()}
     of_message = (MESSAGE, TRIAL_WINDOWS, DERIVED, {**ROWS, **COMPARED, "later_in_drain": LATER_IN_DRAIN}, PLACE)
     stages = (EVENT, of_event, PART_WINDOWS, PART_AGAIN, EVENT_WINDOWS, *of_message)
-    return _pruned(stages, [*PART_KEYS, *_TEXTS, *exploded.values(), *counted.values(), *more]), exploded, counted
+    return _pruned(stages, [*PART_KEYS, *TEXTS, *exploded.values(), *counted.values(), *more]), exploded, counted
 
 
 def columns_of(used: Iterable[Check]) -> frozenset[str]:
@@ -233,7 +233,7 @@ def summary(spark: SparkSession, paths: Sequence[str], count: int, used: Iterabl
 def counted(rows: DataFrame, used: Iterable[Check]) -> DataFrame:
     """Count the anomalies of these checks in the rows of messages that a plan of the same checks made."""
     _, exploded, aggregates = _stages(used)
-    return _grouped(_with(rows, exploded), ("trial", *_TEXTS, "queue", "failing", "class"), aggregates)
+    return _grouped(_with(rows, exploded), ("trial", *TEXTS, "queue", "failing", "class"), aggregates)
 
 
 def messages(spark: SparkSession, paths: Sequence[str], count: int, used: Iterable[Check]) -> DataFrame:

@@ -65,6 +65,7 @@ class SoakCounts(msgspec.Struct, frozen=True, kw_only=True):
     settled: bool
     not_recovered: str = ""
     not_ready: str = ""
+    not_alive: str = ""
     witnesses: dict[str, str] = {}
 
 
@@ -102,8 +103,7 @@ def _state(frame: DataFrame, events: int, since_ns: int, *, answered: bool) -> D
         "n",
         "is_message",
         "settled_anywhere",
-        "not_recovered",
-        "not_ready",
+        *relations.TEXTS,
         *(f"{sql} AS soak_{name}" for name, sql in columns.items()),
     )
     offended = " OR ".join(f"soak_{word}" for word in OFFENCES)
@@ -118,8 +118,7 @@ def _counted(state: DataFrame) -> dict[str, Any]:
             "count_if(is_message) AS messages",
             "count_if(is_message AND NOT final) AS open",
             "bool_and(settled_anywhere) AS settled",
-            "max(not_recovered) AS not_recovered",
-            "max(not_ready) AS not_ready",
+            *(f"max({name}) AS {name}" for name in relations.TEXTS),
             *totals,
             *first,
         )
@@ -138,8 +137,7 @@ def _counts(found: dict[str, Any], messages: int) -> SoakCounts:
         open=found["open"],
         overdue=found["waiting"],
         settled=settled,
-        not_recovered=found["not_recovered"] or "",
-        not_ready=found["not_ready"] or "",
+        **{name: found[name] or "" for name in relations.TEXTS},
         witnesses={
             word: message_id(*relations.unpacked(found[f"first_{word}"])) for word in OFFENCES if offences[word]
         },

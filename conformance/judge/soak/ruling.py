@@ -112,6 +112,8 @@ def _given_up(word: str, one: SoakEvidence, catalogue: Catalogue) -> str:
 def _doubts(one: SoakEvidence) -> Iterator[str]:
     if one.counts.not_ready:
         yield f"The broker did not start again: {one.counts.not_ready}."
+    if one.whole.not_alive:
+        yield f"The broker ended, or dropped a connection, by itself: {one.whole.not_alive}."
     if not one.counts.settled:
         yield "The queue was not drained to silence at the end, so nothing is known of the messages that are missing."
     if one.void:
