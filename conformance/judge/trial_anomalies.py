@@ -78,18 +78,13 @@ def compared(
         each = [found[name] for found in now if found[name].count]
         if before is not None and before.count:
             again = again and len(each) == len(now)
-            lines.append(f"{', '.join(names)}: {_again(before, each, len(now))}")
+            shown = f"seen again in {len(each)} of {len(now)}: {_messages(each[0])}" if each else ""
+            lines.append(f"{', '.join(names)}: {shown or f'not seen again in {len(now)}; before: {before.figures}'}")
         elif each:
             lines.append(f"{', '.join(names)}: new, seen in {len(each)} of {len(now)}: {_messages(each[0])}")
     if not lines:
         lines.append("no anomaly in the first recording, and none in the new one")
     return lines, again and any(then[name].count for name in checks if name in then)
-
-
-def _again(before: TrialAnomaly, each: Sequence[TrialAnomaly], trials: int) -> str:
-    if not each:
-        return f"not seen again in {trials}; before: {before.figures}"
-    return f"seen again in {len(each)} of {trials}: {_messages(each[0])}"
 
 
 def _messages(seen: TrialAnomaly) -> str:

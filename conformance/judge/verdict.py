@@ -219,21 +219,16 @@ def _with_timelines(
     known: Mapping[str, TrialFacts],
 ) -> list[VerdictRow]:
     """Return the rows; each violated one has the timeline of its first witness."""
-    rows = list(rows)
-    firsts = {row.witnesses[0] for row in rows if row.verdict is Verdict.VIOLATED and row.witnesses}
-    if not firsts:
-        return rows
-    lines = _timelines(session.spark, firsts, trials, known)
-    return [
-        msgspec.structs.replace(row, witnesses=tuple(_with_timeline(witness, lines) for witness in row.witnesses))
-        if row.verdict is Verdict.VIOLATED
-        else row
-        for row in rows
-    ]
-
-
-def _with_timeline(witness: Witness, lines: Mapping[tuple[str, str], list[dict[str, Any]]]) -> Witness:
-    return msgspec.structs.replace(witness, timeline=tuple(lines.get((witness.trial, witness.message), [])))
+    found = list(rows)
+    shown = {place: row.witnesses for place, row in enumerate(found) if row.verdict is Verdict.VIOLATED}
+    firsts = {witnesses[0] for witnesses in shown.values() if witnesses}
+    lines = _timelines(session.spark, firsts, trials, known) if firsts else {}
+    for place, witnesses in shown.items():
+        timelines = [tuple(lines.get((witness.trial, witness.message), ())) for witness in witnesses]
+        pairs = zip(witnesses, timelines, strict=True)
+        full = tuple(msgspec.structs.replace(witness, timeline=events) for witness, events in pairs)
+        found[place] = msgspec.structs.replace(found[place], witnesses=full)
+    return found
 
 
 def _timelines(

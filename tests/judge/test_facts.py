@@ -191,7 +191,7 @@ def test_a_broker_that_did_not_start_again():
     found = [TrialFacts(each, {}) for each in (dead, late, {**dead, "not_ready": "slow"}, counts)]
 
     assert [("no start", "no start"), ("", "slow"), ("no start", "no start"), ("", "")] == [
-        (each.unrecovered, each.unready) for each in found
+        (each.text_of("not_recovered"), each.unready) for each in found
     ]
     assert [1, 0, 1, 0] == [each.offences("not_recovered") for each in found]
     assert [1, 0, 1, 0] == [each.applies("not_recovered") for each in found]

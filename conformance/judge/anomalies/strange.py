@@ -15,10 +15,11 @@ _DRAINED_AGAIN = (
 # Two processes whose codes are 64 apart have one bit in `handed_in`: of them nothing is known.
 _HANDED_TWICE = "(handed > bit_count(handed_in) AND handed_by_most - handed_by_least < 64)"
 
-# What a drain brought of a producer that no consumer had. It compares messages of one queue and of the same drains.
-LATER_IN_DRAIN = (
-    "coalesce(min(CASE WHEN handed = 0 AND durable THEN redelivered_at END) OVER (PARTITION BY trial, queue, producer,"
-    " drained_in ORDER BY n DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) < redelivered_at, false)"
+_NEXT_SENT = "OVER (PARTITION BY trial, producer ORDER BY n DESC)"
+# Whether the next message of the producer came from the same queue in the same drain, and came first.
+NEXT_CAME_FIRST = (
+    f"coalesce(lag(CASE WHEN handed = 0 AND durable THEN redelivered_at END) {_NEXT_SENT} < redelivered_at"
+    f" AND lag(queue) {_NEXT_SENT} = queue AND lag(drained_in) {_NEXT_SENT} = drained_in, false)"
 )
 
 STRANGE = (
@@ -85,14 +86,14 @@ STRANGE = (
     ),
     UndrainedAnomaly(
         "reordered_by_restart",
-        """After a restart a message that no consumer had before came after a later one of the same producer.
+        """After a restart a message that no consumer had before came after the next one of the same producer.
 
         A drain received both from the same queue. `overtaken` is about the first consumer of a trial. A message that
         was sent again does not apply.
         """,
         applies="redelivered > 0 AND handed = 0 AND durable AND sendings = 1"
         " AND coalesce(confirm_epoch, commit_epoch) < drained_epoch",
-        offends="later_in_drain",
+        offends="next_came_first",
         words="messages that no consumer had before came out of order after a restart",
     ),
     UndrainedAnomaly(

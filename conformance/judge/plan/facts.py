@@ -50,14 +50,8 @@ class TrialFacts:
         return max(int(self.counts.get(f"applies_{anomaly}") or 0), self.offences(anomaly))
 
     def offences(self, anomaly: str) -> int:
-        return self.failing[anomaly].offences if anomaly in self.failing else self._dead_at_the_start(anomaly)
-
-    def _dead_at_the_start(self, anomaly: str) -> int:
-        """Return 1 if the broker did not start, or ended, before a message was sent; there is none to count.
-
-        Of `not_recovered` the trial before broke it.
-        """
-        return int(bool(self.text_of(anomaly)))
+        # A broker that did not start, or ended, before a message was sent leaves none to count.
+        return self.failing[anomaly].offences if anomaly in self.failing else int(bool(self.text_of(anomaly)))
 
     def text_of(self, anomaly: str) -> str:
         """Return how the broker did what an anomaly of `OF_BROKER` says; empty if it did not, and for any other."""
@@ -132,11 +126,6 @@ class TrialFacts:
         return policy not in reached or reached[policy] >= int(value)
 
     @property
-    def unrecovered(self) -> str:
-        """How the broker failed to start again after a fault, and a second one on a copy of its data; else empty."""
-        return self.text_of("not_recovered")
-
-    @property
     def ended(self) -> str:
         """How the broker ended, or dropped a connection, without a fault or a cause of this machine; else empty."""
         return self.text_of("not_alive")
@@ -144,7 +133,7 @@ class TrialFacts:
     @property
     def unready(self) -> str:
         """Why the broker was not ready after a fault, with or without proof of its guilt; empty if it was ready."""
-        return self.unrecovered or self.counts.get("not_ready") or ""
+        return self.text_of("not_recovered") or self.counts.get("not_ready") or ""
 
     @property
     def strange(self) -> int:
@@ -164,11 +153,7 @@ class TrialFacts:
         return "prefix" if found.last < kept_first else "middle"
 
     def lost_the_end(self, anomaly: str) -> bool:
-        """Whether the newest answers offend, and not the oldest nor all: what a missing sync shows.
-
-        Nothing that was asked for after the first of them was answered may be there. That holds for several clients
-        too, and for a client that reads its answers late.
-        """
+        """Whether the newest answers offend, and not the oldest nor all: nothing that was asked for later is there."""
         found = self.failing.get(anomaly)
         first, asked = (self.counts.get(f"kept_{what}_{anomaly}") for what in ("first", "asked"))
         if found is None or found.first is None or first is None or asked is None:

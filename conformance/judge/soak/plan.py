@@ -127,7 +127,8 @@ def _counted(state: DataFrame) -> dict[str, Any]:
 
 def _counts(found: dict[str, Any], messages: int) -> SoakCounts:
     settled = bool(found["settled"])
-    offences = {word: int(found[word]) for word in OFFENCES}
+    offences: dict[str, Any] = {word: int(found[word]) for word in OFFENCES}
+    texts: dict[str, Any] = {name: found[name] or "" for name in relations.TEXTS}
     if not settled:
         offences["lost"] = 0
     return SoakCounts(
@@ -137,7 +138,7 @@ def _counts(found: dict[str, Any], messages: int) -> SoakCounts:
         open=found["open"],
         overdue=found["waiting"],
         settled=settled,
-        **{name: found[name] or "" for name in relations.TEXTS},
+        **texts,
         witnesses={
             word: message_id(*relations.unpacked(found[f"first_{word}"])) for word in OFFENCES if offences[word]
         },
