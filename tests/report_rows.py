@@ -7,7 +7,8 @@ from typing import Any
 import verdict_rows
 
 from conformance.claims import Catalogue
-from conformance.judge.rows import ControlResult, Exposure, Judgement, TrialRecord, Verdict, VerdictRow, Witness
+from conformance.judge.rows import ControlResult, Exposure, Judgement, Verdict, VerdictRow, Witness
+from conformance.records import TrialRecord
 from conformance.scenario import Scenario
 
 RUN: dict[str, Any] = {

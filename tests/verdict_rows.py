@@ -2,7 +2,8 @@
 
 import msgspec
 
-from conformance.judge.rows import Judgement, RunRecord, TrialRecord, Verdict, VerdictRow
+from conformance.judge.rows import Judgement, Verdict, VerdictRow
+from conformance.records import RunRecord, TrialRecord
 
 RUN = RunRecord(
     run="r",

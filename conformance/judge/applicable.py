@@ -15,11 +15,7 @@ from conformance.judge.anomalies import EVERYWHERE
 from conformance.records import RunRecord, TrialRecord
 from conformance.scenario import RESENDS, Scenario, names_of
 from conformance.scenario.reading import singles, togethers
-from conformance.scenario.script import (
-    Consume,
-    LinkFault,
-    Publish,
-)
+from conformance.scenario.script import Consume, LinkFault, Publish
 
 
 def _takes_in(item: Scenario, *modes: str) -> bool:

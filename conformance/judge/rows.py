@@ -11,20 +11,6 @@ import msgspec
 
 from conformance.records import RunRecord, TrialRecord
 
-__all__ = [
-    "ControlResult",
-    "Course",
-    "Exposure",
-    "Histogram",
-    "Judgement",
-    "RunRecord",
-    "TrialRecord",
-    "Verdict",
-    "VerdictRow",
-    "Witness",
-]
-
-
 HERE = "."
 """The folder of the run in a replay command: a row must be the same in any folder."""
 

@@ -24,7 +24,8 @@ from conformance import paths
 from conformance.claims import Catalogue, Claim, Subject
 from conformance.errors import visible
 from conformance.judge.plan.timeline import folded
-from conformance.judge.rows import ControlResult, Course, Judgement, TrialRecord, Verdict, VerdictRow, Witness
+from conformance.judge.rows import ControlResult, Course, Judgement, Verdict, VerdictRow, Witness
+from conformance.records import TrialRecord
 from conformance.report import model, phrases, pictures, questions
 from conformance.report.model import Expectations
 from conformance.scenario import Scenario

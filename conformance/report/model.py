@@ -17,7 +17,8 @@ import msgspec
 from conformance import __version__, records
 from conformance.claims import Catalogue, Kind, Scope, Subject
 from conformance.judge.exits import exit_code
-from conformance.judge.rows import Course, Judgement, RunRecord, TrialRecord, Verdict, VerdictRow
+from conformance.judge.rows import Course, Judgement, Verdict, VerdictRow
+from conformance.records import RunRecord, TrialRecord
 from conformance.report.phrases import UNTRIED, exposure_words, gravity, plural
 
 

@@ -10,7 +10,8 @@ from conformance.errors import ExitCode
 from conformance.judge import confidence
 from conformance.judge.exits import codes, exit_code
 from conformance.judge.reasons import faults_named
-from conformance.judge.rows import ControlResult, Exposure, Judgement, RunRecord, Verdict, VerdictRow
+from conformance.judge.rows import ControlResult, Exposure, Judgement, Verdict, VerdictRow
+from conformance.records import RunRecord
 from conformance.scenario.script import (
     After,
     All,

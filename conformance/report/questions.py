@@ -18,8 +18,9 @@ from conformance import paths
 from conformance.claims import Kind
 from conformance.judge.anomalies.fates import ACCOUNT
 from conformance.judge.reasons import count_faults
-from conformance.judge.rows import Judgement, RunRecord, Verdict, VerdictRow
+from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.judge.rules import UNPLAYED
+from conformance.records import RunRecord
 from conformance.report.phrases import UNTRIED
 from conformance.scenario import Scenario, names_of
 

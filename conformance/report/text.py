@@ -17,7 +17,8 @@ from conformance.claims import Catalogue
 from conformance.errors import visible
 from conformance.judge.exits import exit_code
 from conformance.judge.reasons import faults_named
-from conformance.judge.rows import HERE, Judgement, RunRecord, Verdict, VerdictRow, Witness, replay_in
+from conformance.judge.rows import HERE, Judgement, Verdict, VerdictRow, Witness, replay_in
+from conformance.records import RunRecord
 from conformance.report import model, pictures, questions
 from conformance.report.html import first_timeline, timeline
 from conformance.report.model import Expectations

@@ -22,8 +22,8 @@ from conformance import paths, records, scenario
 from conformance.campaign import Campaign
 from conformance.claims import Catalogue, Claim, Kind
 from conformance.errors import CatalogueError, visible
-from conformance.judge.rows import HERE, Judgement, TrialRecord, Verdict, VerdictRow, replay_in
-from conformance.records import RunRecord
+from conformance.judge.rows import HERE, Judgement, Verdict, VerdictRow, replay_in
+from conformance.records import RunRecord, TrialRecord
 from conformance.report.expectations import ExpectationOutcome
 from conformance.report.html import timeline
 from conformance.report.model import STANDING_TEXTS, Standing, is_undecided

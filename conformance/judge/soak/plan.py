@@ -99,11 +99,7 @@ def _state(frame: DataFrame, events: int, since_ns: int, *, answered: bool) -> D
     placed = relations.sharded(frame, shards) if shards > 1 else frame.coalesce(1)
     more = [*columns.values(), "settled_anywhere"]
     rows = relations.messages_of(placed, CHECKS, more, few=True).selectExpr(
-        "producer",
-        "n",
-        "is_message",
-        "settled_anywhere",
-        *relations.TEXTS,
+        *("producer", "n", "is_message", "settled_anywhere", *relations.TEXTS),
         *(f"{sql} AS soak_{name}" for name, sql in columns.items()),
     )
     offended = " OR ".join(f"soak_{word}" for word in OFFENCES)
