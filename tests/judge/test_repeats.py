@@ -19,7 +19,7 @@ def running(folder, monkeypatch, found):
     """A run whose verdicts for each number of trials are given by `found`; and the trials that it records."""
     prepared = campaign.prepare(campaign.Options(adapter="reference", claims=("SOLCD-ACK-01",), seed=3))
     recorded = [trial.index for trial in prepared.trials if (trial.script.id, trial.arm) == (KILLED, "subject")]
-    blank = rule("SOLCD-ACK-01", KILLED, [facts()] * 3, [facts(offends={"lost": 1})] * 3)
+    blank = rule("SOLCD-ACK-01", KILLED, [facts()] * 3, [facts(offends={"lost": 1}, tail=True)] * 3)
 
     def judged(*_):
         verdict, offended = found(len(recorded))
