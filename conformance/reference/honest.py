@@ -259,8 +259,11 @@ class Honest:
         """Which of a link's `held` deliveries, in the order they were sent, one acknowledgement of `tag` removes."""
         return (tag,)
 
-    def drops_abandoned(self, number: int) -> bool:
-        """Whether the queue's `number`-th message (from 1) is dropped where its link ends without an outcome for it."""
+    def drops_abandoned(self, number: int, stopping: bool) -> bool:
+        """Whether the queue's `number`-th message (from 1) is dropped where its link ends without an outcome for it.
+
+        `stopping`: the link ends because the broker is stopped in order.
+        """
         return False
 
     def delivery_count(self, failures: int) -> int:

@@ -209,6 +209,7 @@ class Server:
     async def _stop(self) -> None:
         """Answer the operations under way, close every connection, and close the journal."""
         await self._disk.settle()
+        self.broker.stopping = True
         for protocol in list(self.connections):
             protocol.stop()
         await self._disk.settle()

@@ -304,12 +304,22 @@ def test_a_message_is_delivered_under_a_name_that_was_never_sent():
     assert rig.broker.encoded(message).endswith(b"p9:100")
 
 
-@pytest.mark.parametrize(("name", "left"), [(None, 10), ("loses-half-a-prefetch", 5)])
-def test_a_consumer_that_is_gone_leaves_what_it_held(name, left):
-    """Ten were sent to it, and it acknowledged none."""
+@pytest.mark.parametrize(
+    ("name", "stopping", "left"),
+    [
+        (None, False, 10),
+        (None, True, 10),
+        ("loses-half-a-prefetch", False, 5),
+        ("drops-held-deliveries-when-stopped", False, 10),
+        ("drops-held-deliveries-when-stopped", True, 0),
+    ],
+)
+def test_a_consumer_that_is_gone_leaves_what_it_held(name, stopping, left):
+    """Ten were sent to it, and it acknowledged none; its link ends by itself, or because the broker is stopped."""
     rig = Rig(behaviour=behaviour(name))
     sent(rig, 10)
     link, got = rig.link()
+    rig.broker.stopping = stopping
     rig.broker.unsubscribe(link)
     rig.disk()
 

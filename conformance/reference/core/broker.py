@@ -64,6 +64,7 @@ class ReferenceBroker:
         self._addresses = Addresses(settings, options, commit)
         self._effects = Effects(behaviour, self._addresses, self._expiries, self._undispatched, recovered.next_id)
         self.unfinished = 0
+        self.stopping = False
         self._sends = 0
         self._transactions = 0
         for name, next_number in recovered.queues.items():
@@ -456,7 +457,7 @@ class ReferenceBroker:
         return undone
 
     def _give_back(self, message: Message) -> None:
-        if self.behaviour.drops_abandoned(message.number):
+        if self.behaviour.drops_abandoned(message.number, self.stopping):
             effect = self._effects.removal(message, SettlementEvent.ACCEPTED)
         else:
             effect = self._effects.settled(message, self.behaviour.applied(SettlementEvent.ABANDONED), at_once=True)

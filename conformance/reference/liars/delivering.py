@@ -250,6 +250,12 @@ DELIVERING: dict[str, Lie] = {
         "When a connection ends, every second message that its consumer held is removed, durably.",
         "given_back_nowhere lost",
         fault="consumer_crash",
-        drops_abandoned=lambda number: number % 2 == 0,
+        drops_abandoned=lambda number, _stopping: number % 2 == 0,
+    ),
+    "drops-held-deliveries-when-stopped": lie(
+        "An orderly stop removes, durably, what consumers hold unacknowledged.",
+        "lost_unacknowledged",
+        fault="stop",
+        drops_abandoned=lambda _number, stopping: stopping,
     ),
 }

@@ -1,0 +1,75 @@
+"""The broker is stopped in order with a transaction open, or with a commit under way."""
+
+from conformance.scenario import Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Between, Consume, Nth, Publish, Restart, Stop
+
+COMMITS = Liar("commits-when-link-closes")
+NOT_ASKED = Check("available_undischarged", exposure="undischarged", control=COMMITS)
+
+
+@scenario
+class BrokerStoppedInTransaction:
+    """A publisher sends in transactions of ten; the broker is asked to stop when one is complete but for its commit.
+
+    No request to commit that transaction ever left: after the restart none of it may be there.
+    """
+
+    mode = "transacted"
+    steps = (
+        Publish(2_000, window=50, batch=10, until=Stop(Nth("before_commit", Between(4, 12)))),
+        Restart(),
+        *SETTLE,
+    )
+    checks = (NOT_ASKED,)
+
+
+@scenario
+class BrokerStoppedInTransactionOfBoth:
+    """A consumer takes ten messages and sends ten new ones in each transaction; the broker is asked to stop in one.
+
+    No request to commit that transaction ever left: after the restart the ten old ones are there, and no new one.
+    """
+
+    mode = "transacted"
+    steps = (
+        Publish(200, window=100),
+        Consume(
+            "transacted",
+            prefetch=100,
+            acknowledge=10,
+            forwards=True,
+            until=Stop(Nth("before_commit", Between(4, 9))),
+        ),
+        Restart(),
+        *SETTLE,
+    )
+    checks = (NOT_ASKED, Check("undischarged_gone", exposure="acknowledged_undischarged", control=COMMITS))
+
+
+@scenario
+class BrokerStoppedDuringCommitOfBoth:
+    """A consumer takes ten messages and sends ten new ones in each transaction; the broker is asked to stop at a commit.
+
+    After the restart the ten old ones are there, or the ten new ones. If the commit was answered, it is in effect.
+    """
+
+    mode = "transacted"
+    steps = (
+        Publish(200, window=100),
+        Consume(
+            "transacted",
+            prefetch=100,
+            acknowledge=10,
+            forwards=True,
+            until=Stop(Nth("commit_written", Between(3, 9))),
+        ),
+        Restart(),
+        *SETTLE,
+    )
+    checks = (
+        Check(
+            "transaction_torn",
+            exposure="transactions_at_risk",
+            control=Liar("commits-half-of-its-acknowledgements"),
+        ),
+    )
