@@ -111,13 +111,12 @@ PEEKS = "a receiver beside the publisher"
 RESENDS = "duplicate ids"
 SPREADS = "sends of one session to several queues"
 ENDS_ONE = "the end of one of several receivers"
-FORWARDS = "sends in the transaction of a consumer"
 TURNED_AWAY = "the end of a link or connection as a refusal"
 DELIVERY_MODES = frozenset({"persistent", "non_persistent"})
 REFUSING = {"creates_addresses", "full_queue_policy", "max_message_bytes"}
 """Settings of a scenario that may make a broker refuse sends; one that blocks makes them wait."""
 
-CALLS = (RAW, REFUSES, HOLDS, PEEKS, TURNED_AWAY, RESENDS, FORWARDS, SPREADS, ENDS_ONE)
+CALLS = (RAW, REFUSES, HOLDS, PEEKS, TURNED_AWAY, RESENDS, SPREADS, ENDS_ONE)
 """What the suite's own sessions can do, and a vendor's client cannot (`Scenario.of_client`)."""
 TRIALS = 3
 MOST_ROUNDS = 60
@@ -345,7 +344,6 @@ class Scenario:
         one_place = self.copied or self.subscribed
         asked[SPREADS] = any(isinstance(step, Publish) and step.queues > 1 and not one_place for step in self._clients)
         asked[ENDS_ONE] = any(step.ends for step in takes)
-        asked[FORWARDS] = any(step.forwards for step in takes)
         asked |= {REFUSES: any(step.refuse for step in takes), HOLDS: any(step.hold for step in takes)}
         return (*(word for word, used in asked.items() if used), *(f"mode {step.mode}" for step in takes))
 

@@ -1,7 +1,7 @@
 """The broker dies around the commit or rollback of a consumer: acknowledgements alone, or together with sends."""
 
-from conformance.scenario import Check, Liar, scenario
-from conformance.scenario.script import SETTLE, Between, Consume, Kill, Nth, Publish, Restart, Rounds
+from conformance.scenario import OF_BOTH, Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Between, Consume, Kill, Nth, Publish, Restart, Rounds, Together
 
 TORN = Check("transaction_torn", exposure="transactions_at_risk", control=Liar("commits-half-of-its-acknowledgements"))
 GONE = Check(
@@ -45,6 +45,7 @@ class BrokerKilledDuringCommitOfBoth:
     """
 
     mode = "transacted"
+    subjects = OF_BOTH
     steps = (
         Rounds(
             (
@@ -54,6 +55,36 @@ class BrokerKilledDuringCommitOfBoth:
                 REST,
             ),
             5,
+        ),
+        *SETTLE,
+    )
+    checks = (TORN,)
+
+
+@scenario
+class BrokerKilledDuringCommitsOfTwoConsumers:
+    """Two consumers of one queue take ten messages and send ten new ones in each transaction, beside each other.
+
+    The broker is killed during a commit of one. After the restart the ten old ones of each transaction are there, or
+    its ten new ones.
+    """
+
+    mode = "transacted"
+    subjects = OF_BOTH
+    steps = (
+        Rounds(
+            (
+                Publish(400, window=100),
+                Together(
+                    (
+                        Consume("transacted", prefetch=50, acknowledge=10, forwards=True),
+                        Consume("transacted", prefetch=50, acknowledge=10, forwards=True, until=IN_COMMIT),
+                    )
+                ),
+                Restart(),
+                REST,
+            ),
+            3,
         ),
         *SETTLE,
     )

@@ -1,6 +1,6 @@
 """The broker is stopped in order with a transaction open, or with a commit under way."""
 
-from conformance.scenario import Check, Liar, scenario
+from conformance.scenario import OF_BOTH, Check, Liar, scenario
 from conformance.scenario.script import SETTLE, Between, Consume, Nth, Publish, Restart, Stop
 
 COMMITS = Liar("commits-when-link-closes")
@@ -31,6 +31,7 @@ class BrokerStoppedInTransactionOfBoth:
     """
 
     mode = "transacted"
+    subjects = OF_BOTH
     steps = (
         Publish(200, window=100),
         Consume(
@@ -54,6 +55,7 @@ class BrokerStoppedDuringCommitOfBoth:
     """
 
     mode = "transacted"
+    subjects = OF_BOTH
     steps = (
         Publish(200, window=100),
         Consume(

@@ -252,7 +252,8 @@ class JmsSession(Session):
     def _open_sender(self, queue: str) -> None:
         step = self._job.step
         mode = "transacted" if isinstance(step, Publish) and step.batch else "auto"
-        self._session = self._connection.createSession(mode == "transacted", self._vendor.modes[mode])
+        if self._session is None:  # a consumer that forwards sends in the session in which it receives
+            self._session = self._connection.createSession(mode == "transacted", self._vendor.modes[mode])
         self._producer = self._session.createProducer(self._destination(self._session, queue))
         self._producer.setTimeToLive(self._job.lives_ms)
 
