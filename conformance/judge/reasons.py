@@ -10,7 +10,7 @@ from conformance.judge.plan.relations import LOSS_WINDOWS_MS
 from conformance.judge.tally import NONE, Tally
 from conformance.records import RunRecord
 from conformance.scenario import Weakened, names_of
-from conformance.scenario.script import Pause
+from conformance.scenario.script import Pause, Stop
 
 _FAULTS = {
     "kill": ("kill", "kills"),
@@ -106,8 +106,11 @@ def power(tally: Tally) -> str:
 
     A broker that stores some time after its answer loses what it answered within that time before the fault. When it
     answered is not known, but it was after the request: so a fault that came within that time after a request shows it.
-    A broker that loses after one fault in ten is missed by n faults with the chance 0.9^n.
+    A broker that loses after one fault in ten is missed by n faults with the chance 0.9^n. An orderly stop shows no
+    late storing: the broker has the time to store before it ends.
     """
+    if tally.fault == Stop.name:
+        return ""
     within = [tally.faults_within(ms) for ms in LOSS_WINDOWS_MS]
     if not any(within):
         return ""

@@ -1,6 +1,6 @@
 """The disk of the broker fails: its syncs return an error, or it has no space left."""
 
-from conformance.scenario import Check, Liar, scenario
+from conformance.scenario import RECOVERED, Check, Liar, scenario
 from conformance.scenario.script import SETTLE, Between, DiskFull, FailedSync, Publish, Restart
 
 IGNORED = Liar("confirms-after-failed-sync")
@@ -25,7 +25,7 @@ class SyncFailsWhilePublishing:
         Restart(),
         *SETTLE,
     )
-    checks = (IN_VAIN,)
+    checks = (IN_VAIN, RECOVERED)
 
 
 @scenario
@@ -61,4 +61,4 @@ class DiskFullWhilePublishing:
         Restart(),
         *SETTLE,
     )
-    checks = (LOST,)
+    checks = (LOST, RECOVERED)

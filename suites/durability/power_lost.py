@@ -104,6 +104,29 @@ class PowerLostAfterAcknowledgements:
 
 
 @scenario
+class PowerLostWhileConsuming:
+    """A consumer acknowledges every second message and reads the broker's answer; at one of them the power goes.
+
+    It holds the others, which were delivered and not acknowledged, and has more prefetched. All of these must be there
+    when the disk comes back, and what was acknowledged and answered must not.
+    """
+
+    mode = "individual"
+    steps = (
+        Publish(400, window=100),
+        Consume("individual", prefetch=200, acknowledge=2, until=PowerLoss(Nth("ack", Between(40, 90)))),
+        Restart(),
+        *SETTLE,
+    )
+    checks = (
+        Check("lost_unacknowledged", exposure="delivered_unacknowledged", control=Liar("removes-when-sending")),
+        Check(
+            "delivered_after_restart", exposure="acknowledged_in_window", control=Liar("never-syncs-acknowledgements")
+        ),
+    )
+
+
+@scenario
 class PowerLostWhileDeadLettering:
     """A consumer gives each message back as failed whenever it comes, and the power goes meanwhile.
 

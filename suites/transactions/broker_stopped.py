@@ -49,7 +49,7 @@ class BrokerStoppedInTransactionOfBoth:
 
 @scenario
 class BrokerStoppedDuringCommitOfBoth:
-    """A consumer takes ten messages and sends ten new ones in each transaction; the broker is asked to stop at a commit.
+    """A consumer takes ten messages and sends ten others in each transaction; the broker is asked to stop at a commit.
 
     After the restart the ten old ones are there, or the ten new ones. If the commit was answered, it is in effect.
     """

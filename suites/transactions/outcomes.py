@@ -12,13 +12,15 @@ REFUSING = Liar("refuses-acknowledgements-after-a-commit")
 class MessagesSentInTransactions:
     """A publisher sends in transactions of ten and rolls back every third, while a receiver waits on the queue.
 
-    Before each commit it looks whether anything of that transaction is already available.
+    Before each commit it looks whether anything of that transaction is already available. What was committed must be
+    there.
     """
 
     mode = "transacted"
     steps = (Publish(60, window=50, batch=10, rollback_every=3, peek=True), *SETTLE)
     checks = (
         Check("available_early", exposure="in_transactions", control=EARLY),
+        Check("lost_committed", exposure="commits_asked", control=Liar("drops-every-tenth-send")),
         Check("rollback_refused", exposure="rolled_back", control=Liar("refuses-rollbacks")),
     )
 

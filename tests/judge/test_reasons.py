@@ -61,6 +61,15 @@ def test_a_claim_that_holds_in_one_trial_of_many_kills():
     ) in row.reason
 
 
+def test_an_orderly_stop_shows_no_late_storing():
+    """The broker stores what it has answered before it ends, so the same figures say nothing of a delay."""
+    stopped = facts(epochs_100_confirmed_in_window=0b1111, **TEN_KILLS)
+    row = rule("SOLCD-ACK-01", "broker-stopped-while-publishing", [stopped] * 3, [ALL] * 3, label="persistence=false")
+
+    assert "HOLDS" == row.verdict
+    assert "would have lost" not in row.reason
+
+
 @pytest.mark.parametrize(
     ("subject", "seen", "parts"),
     [

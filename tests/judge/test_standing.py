@@ -7,9 +7,12 @@ import pytest
 from judge_evidence import CATALOGUE, SCENARIOS, everywhere, facts
 from judge_histories import RUN, record
 
+from conformance.claims import Kind
 from conformance.judge import applicable, exits, rules
+from conformance.judge.anomalies import EVERYWHERE
 from conformance.judge.rows import Judgement, Verdict
-from conformance.scenario.script import SETTLE, Consume, Publish, Together
+from conformance.scenario import names_of
+from conformance.scenario.script import SETTLE, Consume, Publish, Together, spares_broker
 
 OWN = {"every_trial": [facts()] * 3}
 LOSES = {"liar_loses-half-a-prefetch": [facts(offends={"lost": 2})]}
@@ -312,3 +315,34 @@ def test_a_broker_that_ends_by_itself_is_judged_although_it_was_not_selected():
     rows = rows_of("EXPECT-ALIVE-01", everywhere(run, deliveries_refused=[ENDED] * 2, every_trial=[facts()], **ENDS))
 
     assert [(Verdict.VIOLATED, ("deliveries-refused",))] == [(row.verdict, row.repeated_by) for row in rows]
+
+
+def faults_of(item):
+    """The faults of a scenario; `none` too if the broker lives through each of them."""
+    lives = {"none"} if all(map(spares_broker, item.faults)) else set()
+    return lives | {name for fault in item.faults for name in names_of(fault)}
+
+
+def judged_beside(item, claim):
+    """Whether the trials of a scenario are judged by a claim that it does not decide.
+
+    By a standing check, or by the table of fates. A scenario of a vendor's client is not played over AMQP or STOMP.
+    """
+    standing = {
+        each.decides[claim.id].anomaly for each in SCENARIOS.values() if each.standing and claim.id in each.decides
+    }
+    by_fate = {*claim.checks} & {*EVERYWHERE} if claim.kind is Kind.SAFETY and not item.other_than(claim) else set()
+    surfaces = {surface for other in item.decides for surface in CATALOGUE.claims[other].surfaces}
+    counts = [name for name in standing | by_fate if not applicable._EXCUSED.get(name, lambda _: False)(item)]
+    return bool(counts) and faults_of(item) <= {*claim.faults, "none"} and bool({*claim.surfaces} & surfaces)
+
+
+def test_each_fault_of_a_claim_is_played():
+    """A fault that a claim lists is one of a scenario that decides it, or whose trials are judged by it as well."""
+    missing = {}
+    for claim in filter(lambda claim: claim.checks, CATALOGUE.claims.values()):
+        deciding = [item for item in SCENARIOS.values() if claim.id in item.decides or judged_beside(item, claim)]
+        if unplayed := {*claim.faults}.difference(*map(faults_of, deciding)):
+            missing[claim.id] = unplayed
+
+    assert missing == {}

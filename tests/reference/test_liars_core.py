@@ -250,6 +250,19 @@ def test_a_send_that_is_dropped_is_answered():
     assert rig.bodies() == bodies(number for number in range(1, 26) if number % 10)
 
 
+def test_a_send_that_is_dropped_is_committed():
+    """Every tenth of what was sent in a transaction is kept nowhere, and the commit is answered as done."""
+    rig = Rig(behaviour=behaviour("drops-every-tenth-send"))
+    transaction = rig.broker.begin()
+    for number in range(1, 26):
+        rig.send(b"%d" % number, transaction)
+    rig.commits(transaction)
+    rig.disk()
+
+    assert rig.answers[-1] == "done"
+    assert rig.bodies() == [b"%d" % number for number in range(1, 26) if number % 10]
+
+
 def test_expired_messages_are_dropped_although_their_queue_has_another():
     """Without an expiry queue the honest broker removes them as well."""
     rig, honest = (Rig("q:expiry_queue=Late", behaviour=each) for each in (behaviour("drops-expired"), None))

@@ -203,8 +203,8 @@ def test_trials_of_one_broker_follow_each_other():
 def test_selection_leaves_out_what_is_not_needed():
     trials = planned("SOLCD-TX-02", only=WITHOUT_LIARS)
 
-    assert {"broker-killed-after-commit"} == {trial.script.id for trial in trials}
-    assert ["control"] * 5 + ["subject"] * 3 == sorted(trial.arm for trial in trials)
+    assert {"broker-killed-after-commit", "messages-sent-in-transactions"} == {trial.script.id for trial in trials}
+    assert ["control"] * 6 + ["subject"] * 6 == sorted(trial.arm for trial in trials)
 
 
 @pytest.mark.parametrize(("buffer_ms", "own"), [(500, True), (60_000, True), (499, False)])

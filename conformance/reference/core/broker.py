@@ -225,8 +225,7 @@ class ReferenceBroker:
             return
         copies = self.behaviour.copies(queue.next_number)
         if not copies:
-            queue.release(len(parsed.bare))
-            queue.number()
+            self._drop(queue, len(parsed.bare))
             done()
             return
         effects = [self._effects.arrival(queue, parsed, identity)]
@@ -399,12 +398,24 @@ class ReferenceBroker:
 
     def _sends_effects(self, sends: list[Send]) -> list[Effect]:
         """The effects of a transaction's sends; which of them are stored is for a liar to say."""
-        effects = [self._effects.arrival(*send) for send in sends]
+        kept: list[Send] = []
+        effects: list[Effect] = []
+        for send in sends:
+            if self.behaviour.copies(send.queue.next_number):
+                kept.append(send)
+                effects.append(self._effects.arrival(*send))
+            else:
+                self._drop(send.queue, len(send.parsed.bare))
         durable = [place for place, effect in enumerate(effects) if effect.records]
         for place, sent in enumerate(durable):
-            if not self.behaviour.stores_send(place, len(durable), sends[sent].queue is sends[0].queue):
+            if not self.behaviour.stores_send(place, len(durable), kept[sent].queue is kept[0].queue):
                 effects[sent] = effects[sent]._replace(records=())
         return effects
+
+    @staticmethod
+    def _drop(queue: Queue, size: int) -> None:
+        queue.release(size)
+        queue.number()
 
     def _outcome_effects(
         self, subscription: Subscription, tag: int, outcome: SettlementEvent, *, here: bool, transacted: bool

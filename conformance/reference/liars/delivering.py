@@ -26,7 +26,7 @@ DELIVERING: dict[str, Lie] = {
     # Liars about the answer to a send: late, never, twice, or for another.
     "drops-every-tenth-send": lie(
         "Every tenth message of a queue is confirmed, and kept nowhere.",
-        "confirmed_nowhere",
+        "confirmed_nowhere lost_committed",
         copies=lambda number: 0 if number % TENTH == 0 else 1,
     ),
     "never-answers-one-send": lie(
