@@ -30,7 +30,7 @@ from conformance.run.evidence import EvidenceKeeper, undelivered
 from conformance.run.planning import Planned
 from conformance.run.restart import NotReady, RestartAttempt, oom_kills, own_end
 from conformance.run.traced import TracedRun, over_link, slow_network, watched
-from conformance.scenario import FRESH, REFUSES, TIME_TO_LIVE
+from conformance.scenario import FRESH, TIME_TO_LIVE
 from conformance.scenario.reading import CLEAN_RESTART, JOURNAL_WATCHED
 from conformance.scenario.script import (
     LONGEST_DELAY_MS,
@@ -238,7 +238,7 @@ class TrialPlayer:
         if self.planned.adapter.launcher == EXTERNAL:
             return  # those queues may hold messages of their owner
         moved = claims.set_aside(claims.load().exclusions, settings)
-        if REFUSES in self.planned.script.of_client or TIME_TO_LIVE in self.planned.script.needs:
+        if self.planned.script.gives_back or TIME_TO_LIVE in self.planned.script.needs:
             moved = tuple(dict.fromkeys([*moved, *(str(settings.get(name, "")) for name in claims.DESTINATIONS)]))
         for queue in filter(None, moved):
             job = self.client_runner.job(Drain(), collects=queue)

@@ -344,8 +344,13 @@ class Scenario:
         one_place = self.copied or self.subscribed
         asked[SPREADS] = any(isinstance(step, Publish) and step.queues > 1 and not one_place for step in self._clients)
         asked[ENDS_ONE] = any(step.ends for step in takes)
-        asked |= {REFUSES: any(step.refuse for step in takes), HOLDS: any(step.hold for step in takes)}
+        asked |= {REFUSES: any({*step.refuse} - {"thrown"} for step in takes), HOLDS: any(step.hold for step in takes)}
         return (*(word for word, used in asked.items() if used), *(f"mode {step.mode}" for step in takes))
+
+    @property
+    def gives_back(self) -> bool:
+        """Whether a consumer of it refuses deliveries, which may then be in a dead-letter queue."""
+        return any(step.refuse for step in self._clients if isinstance(step, Consume))
 
     @property
     def declared(self) -> bool:

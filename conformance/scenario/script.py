@@ -412,7 +412,7 @@ class Consume(_Step, frozen=True):
     first of them ends, and gives back what it has not acknowledged; the others go on. `selects`: the selector of each
     receiver matches the messages with this `parity` (`Publish.parity`), and no others.
 
-    For a vendor's client: `receives` calls `receive()` in a mode that otherwise has a listener, and `on_session` calls
+    For a vendor's client: `thrown` among `refuse` is a listener that throws; `receives` calls `receive()` in a mode that otherwise has a listener, and `on_session` calls
     `acknowledge()` of the session instead of the message's. `honest`: no session liar lies in this step, which another
     step is compared with.
     """
@@ -425,7 +425,7 @@ class Consume(_Step, frozen=True):
     until_silent: bool = False
     renews: int | None = None
     until: Fault | None = None
-    refuse: tuple[Literal["released", "rejected", "failed", "undeliverable"], ...] = ()
+    refuse: tuple[Literal["released", "rejected", "failed", "undeliverable", "thrown"], ...] = ()
     refuse_every: int = 0
     refuse_again: bool = False
     hold: bool = False

@@ -104,6 +104,32 @@ class ReceiverClosedWithoutAcknowledging:
 
 
 @scenario
+class ListenerThrowsUnderAuto:
+    """A listener of an AUTO session throws at every fifth of 60 messages, whenever it comes, until nothing comes.
+
+    Or until 200 deliveries: a client may deliver such a message again and again. It is not acknowledged, so it must be
+    in its queue once the connection is closed, or in a dead-letter queue.
+    """
+
+    mode = "auto"
+    subjects = OF_CLIENT
+    steps = (
+        Publish(60, window=20),
+        Consume(
+            "auto",
+            prefetch=50,
+            refuse=("thrown",),
+            refuse_every=5,
+            refuse_again=True,
+            stop=200,
+            until_silent=True,
+        ),
+        *SETTLE,
+    )
+    checks = (Check("given_back_nowhere", exposure="refused", control=SessionLiar("returns-before-processing")),)
+
+
+@scenario
 class ListenerKilledUnderAuto:
     """The process of a listener of an AUTO session is killed while it processes a message, which must come again."""
 

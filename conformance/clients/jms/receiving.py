@@ -244,13 +244,18 @@ class Listening(_Deliveries):
         if self._liar == "returns-before-processing":
             return
         if not handed or not self._returns.get():
-            raise ClientError("the application ends: this message was not processed")
+            raise ClientError("this message was not processed")
 
     def acknowledge(self, covered: Sequence[Received], *, confirmed: bool) -> None:
         """Let the listener return for each message. JMS gives no confirmation, so there is no answer."""
         for _ in () if self._by_itself else covered:
             self._next.clear()
             self._returns.put(True)
+
+    def throw(self) -> None:
+        """Let the listener throw instead of returning: its message was not processed."""
+        self._next.clear()
+        self._returns.put(False)
 
     def stop(self) -> None:
         """Make the listener throw from now on, once its last return was acknowledged.

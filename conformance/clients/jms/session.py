@@ -111,7 +111,10 @@ class JmsSession(Session):
 
     @override
     def refuse(self, received: Received, outcome: str) -> None:
-        raise ClientError(f"a JMS client cannot give a delivery back as {outcome}")
+        receiving = self._receiving
+        if outcome != "thrown" or not isinstance(receiving, Listening):
+            raise ClientError(f"a JMS client cannot give a delivery back as {outcome}")
+        self._held.append(receiving.throw)
 
     @override
     def begin(self, transaction: str) -> None:

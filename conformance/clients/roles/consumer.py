@@ -361,7 +361,8 @@ class _Consumer:
     def _refuse(self, received: Received) -> None:
         outcome = self.step.refuse[self.firsts // self.step.refuse_every % len(self.step.refuse)]
         self.refused.add(received.message)
-        self._record(Op.NACK, Phase.INVOKE, received, detail=outcome)
+        said = "failed" if outcome == "thrown" else outcome  # a listener that throws has failed to process its message
+        self._record(Op.NACK, Phase.INVOKE, received, detail=said)
         self.session.refuse(received, outcome)
         self._written()
         self.open.remove(received)
