@@ -35,6 +35,9 @@ DELAYED = "delayed"
 UNSELECTED = "not selected"
 """Detail of a DELIVER to a consumer whose selector does not match the message."""
 
+RECEIVER_ENDED = "its receiver ended"
+"""Detail of a NACK by a receiver that ends while others of its session go on."""
+
 OUTSIDE = "outside its transaction"
 """End of the detail of a refused SEND in a transaction whose answer named no transaction."""
 

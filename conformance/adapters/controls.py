@@ -28,6 +28,7 @@ _SETTINGS: Mapping[str, str] = {
     "lost": "sync_non_transactional",
     "lost_committed": "sync_transactional",
     "delivered_after_restart": "sync_non_transactional",
+    "returned_after_commit": "sync_transactional",
 }
 """By anomaly, which of the settings of a control that switches several off makes the control fail."""
 
@@ -41,6 +42,7 @@ LIARS: Mapping[tuple[str, str], Liar] = {
     ("lost_committed", "kill"): Liar("loses-the-oldest"),
     ("lost_committed", "power_loss"): Liar("never-syncs-commits", tail=True),
     ("delivered_after_restart", "kill"): Liar("brings-acknowledged-back"),
+    ("returned_after_commit", "kill"): Liar("brings-acknowledged-back"),
     ("confirmed_before_sync", "held_sync"): Liar("confirms-before-sync"),
     ("committed_before_sync", "held_sync"): Liar("commits-before-sync"),
     ("rolled_back_before_sync", "held_sync"): Liar("rolls-back-before-sync"),

@@ -412,9 +412,9 @@ class Consume(_Step, frozen=True):
     first of them ends, and gives back what it has not acknowledged; the others go on. `selects`: the selector of each
     receiver matches the messages with this `parity` (`Publish.parity`), and no others.
 
-    For a vendor's client: `thrown` among `refuse` is a listener that throws; `receives` calls `receive()` in a mode that otherwise has a listener, and `on_session` calls
-    `acknowledge()` of the session instead of the message's. `honest`: no session liar lies in this step, which another
-    step is compared with.
+    For a vendor's client: `thrown` among `refuse` is a listener that throws. `receives` calls `receive()` in a mode
+    that otherwise has a listener, and `on_session` calls `acknowledge()` of the session instead of the message's.
+    `honest`: no session liar lies in this step, which another step is compared with.
     """
 
     mode: Literal["auto", "dups_ok", "client", "individual", "individual_dups_ok", "pre", "no_ack", "transacted"]

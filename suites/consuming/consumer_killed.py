@@ -29,6 +29,7 @@ class ConsumerKilledUnderAuto:
             control=Liar("never-answers-one-send", trials=3, waits_for_liveness=True),
         ),
         STUCK,
+        UNMARKED,
         Check("outcome_changed", exposure="answered", control=Liar("accepts-then-rejects")),
     )
 
@@ -75,6 +76,7 @@ class ConsumerKilledUnderClient:
     )
     checks = (
         GONE,
+        UNMARKED,
         Check(
             "gone_after_acknowledge",
             exposure="delivered_after_acknowledge",

@@ -9,8 +9,8 @@ Some messages are stored before, by an orderly stop: what a missing sync loses i
 
 import dataclasses
 
-from conformance.scenario import RECOVERED, Check, Liar, scenario, weakened
-from conformance.scenario.script import SETTLE, Between, Consume, Nth, PowerLoss, Publish, Restart
+from conformance.scenario import RECOVERED, STALE, Check, Liar, scenario, weakened
+from conformance.scenario.script import SETTLE, After, Between, Consume, Nth, PowerLoss, Publish, Restart
 
 NOT_SYNCED = weakened(tail=True, sync_non_transactional=False, journal_buffer_ms=500)
 COMMITS_NOT_SYNCED = weakened(tail=True, sync_transactional=False, journal_buffer_ms=500)
@@ -101,6 +101,46 @@ class PowerLostAfterAcknowledgements:
             control=Liar("never-syncs-acknowledgements", tail=True),
         ),
     )
+
+
+@scenario
+class PowerLostAfterCommitOfAcknowledgements:
+    """A consumer acknowledges in transactions of five; the power goes when the answer to a commit was read.
+
+    What was acknowledged in a transaction whose commit was answered must not come again.
+    """
+
+    mode = "transacted"
+    steps = (
+        Publish(400, window=100),
+        Consume("transacted", prefetch=100, acknowledge=5, until=PowerLoss(Nth("committed", Between(20, 60)))),
+        Restart(),
+        *SETTLE,
+    )
+    checks = (
+        Check(
+            "returned_after_commit",
+            exposure="acknowledged_in_transactions",
+            control=Liar("never-syncs-commits"),
+        ),
+    )
+
+
+@scenario
+class PowerLostLongAfterConfirms:
+    """A publisher sends 200 messages, and another one every 20 ms; after 1.5 to 2.5 seconds the power goes.
+
+    However late a broker stores what it confirms, it has had the time for the oldest messages: these must be there.
+    """
+
+    mode = "async_ack"
+    steps = (
+        Publish(200, window=50),
+        Publish(5_000, window=1, every_ms=20, until=PowerLoss(After(Between(1_500, 2_500)))),
+        Restart(),
+        *SETTLE,
+    )
+    checks = (STALE,)
 
 
 @scenario

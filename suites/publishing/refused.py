@@ -10,8 +10,9 @@ REFUSAL_HEARD = Check("confirmed_nowhere", exposure="sends_refused", control=Ses
 class SendsRefusedByFullQueue:
     """A publisher sends 80 messages to a queue that takes 40, without a consumer.
 
-    What the broker refuses it must not act upon: none of that may be delivered. What it confirms must be there. A
-    vendor's client sends without waiting, and must not tell its listener that a refused send is complete.
+    What the broker refuses it must not act upon: none of that may be delivered. What it confirms must be there, and
+    each send must be answered. A vendor's client sends without waiting, and must not tell its listener that a refused
+    send is complete.
     """
 
     mode = "async_ack"
@@ -22,7 +23,28 @@ class SendsRefusedByFullQueue:
         REFUSAL_HEARD,
         Check("refused_delivered", exposure="sends_refused", control=Liar("stores-what-it-rejects")),
         Check("confirmed_nowhere", exposure="sends", control=Liar("drops-every-tenth-send")),
+        Check(
+            "unanswered_send",
+            exposure="sends_refused",
+            control=Liar("never-answers-one-send", trials=3, waits_for_liveness=True, over="amqp"),
+        ),
     )
+
+
+@scenario
+class SendsRefusedBesideAConsumer:
+    """A publisher sends 300 messages to a queue that takes 20, while a slow consumer makes room.
+
+    So the broker refuses some and takes others, in turn. What it refuses must not be delivered, now or later.
+    """
+
+    mode = "async_ack"
+    queue = {"max_length": 20}
+    steps = (
+        Together((Consume("auto", prefetch=5, work_ms=5, stop=20), Publish(300, window=20, every_ms=1))),
+        *SETTLE,
+    )
+    checks = (Check("refused_delivered", exposure="sends_refused", control=Liar("stores-what-it-rejects")),)
 
 
 @scenario

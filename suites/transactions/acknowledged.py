@@ -1,6 +1,6 @@
 """The broker dies around the commit or rollback of a consumer: acknowledgements alone, or together with sends."""
 
-from conformance.scenario import OF_BOTH, Check, Liar, scenario
+from conformance.scenario import OF_BOTH, SYNC_OFF, Check, Liar, scenario
 from conformance.scenario.script import SETTLE, Between, Consume, Kill, Nth, Publish, Restart, Rounds, Together
 
 TORN = Check("transaction_torn", exposure="transactions_at_risk", control=Liar("commits-half-of-its-acknowledgements"))
@@ -89,6 +89,25 @@ class BrokerKilledDuringCommitsOfTwoConsumers:
         *SETTLE,
     )
     checks = (TORN,)
+
+
+@scenario
+class BrokerKilledAfterCommitOfAcknowledgements:
+    """A consumer acknowledges in transactions of five; the broker is killed when the answer to a commit was read.
+
+    The messages themselves were stored before. What was acknowledged in a transaction whose commit was answered must
+    not come again.
+    """
+
+    mode = "transacted"
+    steps = (
+        Publish(400, window=100),
+        Restart(clean=True),
+        Consume("transacted", prefetch=100, acknowledge=5, until=Kill(Nth("committed", Between(20, 60)))),
+        Restart(),
+        *SETTLE,
+    )
+    checks = (Check("returned_after_commit", exposure="acknowledged_in_transactions", control=SYNC_OFF),)
 
 
 @scenario

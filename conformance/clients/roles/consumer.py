@@ -22,14 +22,11 @@ from conformance.clients.session import Disconnected, OperationAnswer, Received,
 from conformance.clients.workers.job import NEVER, Job, JobResult
 from conformance.clients.workers.trigger import ArmedFault
 from conformance.errors import ClientError
-from conformance.history import UNSELECTED, Op, Phase, Recorder, make_body, message_id
+from conformance.history import RECEIVER_ENDED, UNSELECTED, Op, Phase, Recorder, make_body, message_id
 from conformance.scenario.script import Consume
 
 _FORWARDED = 256
 """The bytes of a message that a consumer sends."""
-
-_ENDED = "its receiver ended"
-"""Why a delivery went back."""
 
 _SILENCES = 2
 """A consumer waits so many times the silence of a drain before it reports that nothing more arrives."""
@@ -229,7 +226,8 @@ class _Consumer:
     def _acknowledge(self, covered: list[Received]) -> None:
         for received in covered:
             self._record(Op.ACK, Phase.INVOKE, received)
-        self.session.acknowledge(covered, confirmed=self.confirmed)
+        if self.job.vendor is not None or self.job.liar != "forgets-acknowledgements":
+            self.session.acknowledge(covered, confirmed=self.confirmed)
         self._written()
         if self.confirmed:
             self._wait_confirmed(covered)
@@ -244,7 +242,7 @@ class _Consumer:
         """End the first receiver; what it holds unacknowledged is given back before that."""
         held = [received for received in self.open if not received.receiver]
         for received in held:
-            self._record(Op.NACK, Phase.INVOKE, received, detail=_ENDED)
+            self._record(Op.NACK, Phase.INVOKE, received, detail=RECEIVER_ENDED)
         self._settled(held)
         self.processed = [(place, each) for place, each in self.processed if each.receiver]
         self.session.end_receiver(0)

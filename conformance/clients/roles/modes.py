@@ -70,7 +70,7 @@ SESSION_LIARS = {
     "blocks-at-half-its-window": "a publisher that waits although half of its window is free",
     "never-reopens-its-window": "a publisher that sends no more once its window was full",
     "returns-before-processing": "a listener of JMS that returns before the processing",
-    "forgets-acknowledgements": "a session of JMS in which nothing acknowledges",
+    "forgets-acknowledgements": "a session in which nothing acknowledges",
     "acknowledges-unasked": "a session of JMS that acknowledges what receive() has returned",
     "returns-before-commit": "a session of JMS whose commit() and rollback() return before they have begun",
     "waits-for-each-send": "a session of JMS that asks the broker something before each send() returns",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from conformance.history import RECEIVER_ENDED
 from conformance.judge.anomalies.fates import is_fate
 from conformance.judge.anomalies.model import Anomaly, UndrainedAnomaly
 
@@ -130,9 +131,10 @@ DELIVERIES = (
         "gone",
         """A delivered message that its client neither acknowledged nor refused did not come again.
 
-        Decided only if the queue was settled after the death of its consumer.
+        Decided only if the queue was settled after the death of its consumer. A receiver that ends has refused nothing.
         """,
-        applies=f"handed > 0 AND ack_sent_at IS NULL AND refused_at IS NULL AND {OWED} AND settled",
+        applies=f"handed > 0 AND ack_sent_at IS NULL AND coalesce(refused_as = '{RECEIVER_ENDED}', true) AND {OWED}"
+        " AND settled",
         offends=is_fate("gone"),
         words="delivered and unacknowledged messages are gone",
         order="handed_at",

@@ -206,7 +206,7 @@ class Incoming(Receiving):
 
         def refused(refusal: Refusal) -> None:
             peer.unstored -= owed
-            if self.open:
+            if self.open and self._broker.behaviour.answers(send):
                 self._refused(delivery, refusal, settled=settled, identity=identity)
 
         transaction: Transaction | None = peer.transactions[identity] if identity is not None else None

@@ -30,7 +30,7 @@ DELIVERING: dict[str, Lie] = {
         copies=lambda number: 0 if number % TENTH == 0 else 1,
     ),
     "never-answers-one-send": lie(
-        "Stores every message and never answers the 50th send after the start.",
+        "Never answers the 50th send after the start, which is stored; over AMQP it may also be one that is refused.",
         "unanswered_send",
         answers=lambda send: send != PERIOD // 2,
     ),

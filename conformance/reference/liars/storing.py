@@ -82,7 +82,7 @@ STORING: dict[str, Lie] = {
     ),
     "never-syncs-commits": lie(
         "A commit is answered when its record is written, and nothing ever syncs it. No kill can see it.",
-        "lost_committed",
+        "lost_committed returned_after_commit",
         fault="power_loss",
         answered=answers(Asked.COMMIT, Answered.NEVER_SYNCED),
     ),
@@ -143,7 +143,7 @@ STORING: dict[str, Lie] = {
     ),
     "brings-acknowledged-back": lie(
         "The removal of every seventh message of a queue is answered, and never put in the journal.",
-        "delivered_after_restart",
+        "delivered_after_restart returned_after_commit",
         fault="kill",
         # Two consumers may take turns, and one of them never has an even number.
         stores_removal=lambda number: number % SEVENTH != 0,
