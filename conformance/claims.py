@@ -118,6 +118,11 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.kind not in (Kind.PERMISSION, Kind.OBSERVATION)
 
     @property
+    def of_profile(self) -> bool:
+        """Whether only a profile of the bundled broker can be tried by it, and no product."""
+        return set(self.surfaces) == {"reference"}
+
+    @property
     def is_expectation(self) -> bool:
         """Whether the suite itself makes the claim, for its `reason`, without a document."""
         return self.source.document == SUITE

@@ -169,6 +169,13 @@ def test_counts():
     assert f"its {len(LIARS)} liars" in README
 
 
+def test_claims_that_only_the_bundled_broker_decides():
+    """The README names each claim that no product can be tried by."""
+    named = re.findall(r"SOLPUB-\w+-\d+", README.partition("of the bundled broker only")[2].partition("\n\n")[0])
+
+    assert named == [claim.id for claim in claims.load().claims.values() if claim.of_profile]
+
+
 def test_reading_order():
     """The package names every stage, in the order that the imports obey."""
     stages = runpy.run_path(str(ROOT / "tests" / "test_tidy.py"))["STAGES"]

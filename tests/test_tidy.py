@@ -210,7 +210,11 @@ def test_every_decided_claim_can_be_decided_somewhere():
                 )
             }
 
-    assert set() == decided
+    assert OF_ABSENT_CLIENTS == {claim for claim, _ in decided}
+
+
+OF_ABSENT_CLIENTS = {"EMS-EXPL-03", "EMS-MODE-02"}
+"""Claims about the own client of TIBCO EMS alone: no repository has its jars, so no client of the suite has them."""
 
 
 def every_way():

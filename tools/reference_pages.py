@@ -66,6 +66,8 @@ def _definitions(text: str) -> Iterator[tuple[str, ...]]:
 
 def _claim(claim: claims.Claim, scripts: Iterable[scenario.Scenario], untried: Mapping[str, str]) -> tuple[str, ...]:
     decided = ", ".join(f"`{item.id}`" for item in scripts if claim.id in item.decides)
+    if claim.of_profile and decided:
+        decided += "; on a profile of the bundled broker only"
     return f"`{claim.id}`", claim.kind, claim.says, decided or f"none: {untried[claim.id]}"
 
 

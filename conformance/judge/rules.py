@@ -37,6 +37,7 @@ _PROCESS_DEATH = "Process death only: the claim is about the disk, and the page 
 _APPLIED_TO_NOTHING = "The check applied to nothing in"
 _NOTHING_AT_RISK = "Nothing was at risk in"
 _DEFAULT_UNTRIED = "No scenario of this version tries it."
+_OF_PROFILE = "Decided on a profile of the bundled broker only: no product of its vendor can be tried by it."
 _LEFT_OUT = "Left out by the selection."
 _NO_TRIAL = "The run has no trial of its scenario."
 UNPLAYED = (_LEFT_OUT, _NO_TRIAL)
@@ -322,7 +323,8 @@ def _judged(one: Tally, evidence: ClaimEvidence) -> Ruling:
     ruling = _against_control(one, evidence)
     base = "the configuration that was given" if evidence.run.configuration else "stock"
     rests_on = reasons.of_default(one, evidence.run.absent, evidence.run.changed, base)
-    return dataclasses.replace(ruling, reason=f"{ruling.reason} {rests_on}") if rests_on else ruling
+    of_profile = _OF_PROFILE if one.claim.of_profile else ""
+    return dataclasses.replace(ruling, reason=" ".join(filter(None, (ruling.reason, rests_on, of_profile))))
 
 
 def _against_control(one: Tally, evidence: ClaimEvidence) -> Ruling:

@@ -17,6 +17,19 @@ class SessionInEachMode:
 
 
 @scenario
+class ContextInEachMode:
+    """The simplified API is asked for a context in each mode of the standard, and in each that the vendor has added.
+
+    It must have the first, and refuse the others.
+    """
+
+    mode = "auto"
+    subjects = OF_CLIENT
+    steps = (Ask("does the simplified API take the modes of the standard alone"),)
+    checks = (Check("denied", exposure="questions", control=SessionLiar("accepts-any-mode")),)
+
+
+@scenario
 class SessionKeepsItsMode:
     """A session in each mode is asked which one it has, before and after it has taken a message and given it back."""
 

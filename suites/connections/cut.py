@@ -36,6 +36,22 @@ class CutInTransaction:
 
 
 @scenario
+class CutBeforeDelivery:
+    """A NO_ACK consumer receives settled messages; the connection is reset before one of them passes.
+
+    It is observed how many were lost to a client that did nothing wrong: the broker had written them.
+    """
+
+    mode = "no_ack"
+    steps = (
+        Publish(300, window=100),
+        Consume("no_ack", prefetch=50, until=Cut(Frame("deliver", Between(60, 150), at="before"))),
+        *SETTLE,
+    )
+    checks = (Check("unprocessed_gone", exposure="unprocessed"),)
+
+
+@scenario
 class CutBeforeAcknowledgement:
     """An INDIVIDUAL consumer acknowledges every second message; the connection is reset before one of these passes.
 

@@ -3,6 +3,32 @@
 from conformance.scenario import Check, SessionLiar, scenario
 from conformance.scenario.script import Drain, Frame, HoldLink, Publish
 
+RANGES = Check("event_for_several", exposure="answered", control=SessionLiar("reports-ranges"))
+
+
+@scenario
+class EventsWithoutAMode:
+    """A publisher with a window of 50 sends 300 messages, and names no mode for its acknowledgement events.
+
+    Its session must report an event of its own for each message.
+    """
+
+    mode = "async_ack"
+    steps = (Publish(300, window=50), Drain())
+    checks = (RANGES,)
+
+
+@scenario
+class EventsPerMessage:
+    """A publisher with a window of 50 asks for an acknowledgement event for each message, and sends 300.
+
+    Its session must report an event of its own for each message, to the last one.
+    """
+
+    mode = "per_message"
+    steps = (Publish(300, window=50, ack_event_mode="per_message"), Drain())
+    checks = (RANGES,)
+
 
 @scenario
 class AnswersHeldFromPublisher:

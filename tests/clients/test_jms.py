@@ -273,7 +273,7 @@ def test_an_exception_about_the_connection_is_no_answer(monkeypatch, lost):
     """A claim speaks of a healthy connection; any other exception is the client's answer."""
     monkeypatch.setattr(jvm, "text", str)
     machine = types.SimpleNamespace(JException=RuntimeError)
-    asks = Application(None, None, None, machine, lambda error: lost)
+    asks = Application(None, None, None, None, machine, lambda error: lost)
 
     if lost:
         with pytest.raises(ClientError, match=r"createSession\(auto\): the connection was lost: gone"):

@@ -281,6 +281,10 @@ DELIVERIES = """
 1 1 processed and never acknowledged: handed 1, began 1, processed 1
 1 0 cut short before either: handed 1, crashed
 
+[event_for_several]
+4 2 an answer to two sends, beside two answers: sent 1 2 3 4, ranged 1 2, confirmed 3 4
+2 0 an answer to each of two sends: sent 1 2, confirmed 1 2
+
 [over_window]
 3 1 three sends unanswered where two may be: limited publisher-1 2, sent 1 2 3
 3 0 a third send after an answer: limited publisher-1 2, sent 1 2, confirmed 1, sent 3

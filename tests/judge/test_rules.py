@@ -837,6 +837,13 @@ def test_what_came_too_late_must_do_so_in_three_trials():
     assert Verdict.HOLDS == timed().verdict
 
 
+def test_a_claim_that_no_product_can_be_tried_by_says_so():
+    words = "Decided on a profile of the bundled broker only"
+
+    assert words in timed().reason
+    assert words not in rule("SOLCD-ACK-01", KILL, CLEAN).reason
+
+
 def test_a_session_meets_conditions_that_the_settings_leave_open():
     """A script asks for Ack Immediately: the claim about it applies there, and the claim about its absence does not."""
     script = SCENARIOS["acknowledged-immediately"]

@@ -20,15 +20,20 @@ _TRANSACTED = "transacted"
 _UNASKED = ("auto", "dups_ok", _TRANSACTED)
 """Modes of the standard in which an application need not acknowledge."""
 
+_STANDARD = ("client", *_UNASKED)
+
 _WAIT_MS = 10_000
 """Time limit for a message that is in the queue."""
 
 
 class Application:
-    """A connection of the client under test. `is_loss` recognises exceptions about the connection."""
+    """A connection of the client under test, and its factory. `is_loss` recognises exceptions about the connection."""
 
-    def __init__(self, connection: Any, vendor: Vendor, job: Job, jpype: Any, is_loss: Callable[[Any], bool]) -> None:
-        self.connection, self.vendor, self.job, self.jpype, self._is_loss = connection, vendor, job, jpype, is_loss
+    def __init__(
+        self, factory: Any, connection: Any, vendor: Vendor, job: Job, jpype: Any, is_loss: Callable[[Any], bool]
+    ) -> None:
+        self.factory, self.connection, self.vendor, self.job = factory, connection, vendor, job
+        self.jpype, self._is_loss = jpype, is_loss
 
     def refused(self, call: str, error: Exception) -> QuestionResult:
         """Return the result of an exception; raise `ClientError` if it is about the connection."""
@@ -81,6 +86,20 @@ def _modes(app: Application) -> Iterator[QuestionResult]:
             yield app.refused(f"createSession({mode})", error)
         else:
             yield QuestionResult(f"createSession({mode})", True, "a session")
+
+
+def _contexts(app: Application) -> Iterator[QuestionResult]:
+    """Create a context in each mode that the client has for sessions (JMS 2.0, 2.8): it refuses the vendor's own."""
+    for mode, number in app.vendor.modes.items():
+        standard = mode in _STANDARD
+        lies = app.job.liar == "accepts-any-mode" and not standard
+        try:
+            app.factory.createContext(app.vendor.modes["auto"] if lies else number).close()
+        except app.jpype.JException as error:
+            refused = app.refused(f"createContext({mode})", error)
+            yield refused._replace(holds=not standard)
+        else:
+            yield QuestionResult(f"createContext({mode})", standard, "a context")
 
 
 def _stays(app: Application) -> Iterator[QuestionResult]:
@@ -158,6 +177,7 @@ def _handler(app: Application) -> Iterator[QuestionResult]:
 
 QUESTIONS: Mapping[str, Callable[[Application], Iterator[QuestionResult]]] = {
     "has it a session in each mode of the standard": _modes,
+    "does the simplified API take the modes of the standard alone": _contexts,
     "does a session keep its mode": _stays,
     "does acknowledge() do nothing in a mode without it": _without_effect,
     "is there PRE_ACKNOWLEDGE": _constant("pre", "org.apache.qpid.jms.Session.PRE_ACKNOWLEDGE"),

@@ -77,6 +77,7 @@ class JmsSession(Session):
         self._calls = Calls(f"{vendor.name} {job.header.process}")
         self._held: list[Callable[[], None]] = []
         self._lost = threading.Event()
+        self._made_by: Any = None
         self._session: Any = None
         self._producer: Any = None
         self._kept: Any = None
@@ -156,7 +157,7 @@ class JmsSession(Session):
             Disconnected: The connection was lost.
             ClientError: There is no answer.
         """
-        application = Application(self._connection, self._vendor, self._job, self._jpype, self._is_loss)
+        application = Application(self._made_by, self._connection, self._vendor, self._job, self._jpype, self._is_loss)
         found: list[QuestionResult] = []
         self._now(lambda: found.extend(QUESTIONS[question](application)), "an answer", _ANSWER_S)
         return found
@@ -195,7 +196,7 @@ class JmsSession(Session):
 
         Counter-example: a connection of Qpid JMS 2.10.0 has 2 MB, and after 120 jobs its process has no memory left.
         """
-        self._connection = self._session = self._producer = self._listener = self._kept = None
+        self._connection = self._made_by = self._session = self._producer = self._listener = self._kept = None
         if self._receiving is not None:
             self._receiving.let_go()
         self.incoming.clear()
@@ -234,7 +235,8 @@ class JmsSession(Session):
         vendor, job = self._vendor, self._job
         url = vendor.url.replace("{host}", job.host).replace("{port}", str(job.port))
         try:
-            connection = self._factory(url).createConnection()
+            self._made_by = self._factory(url)
+            connection = self._made_by.createConnection()
             if job.client_id:
                 connection.setClientID(job.client_id)  # JMS 2.0, 6.1.2: before anything else is done with it
             connection.setExceptionListener(self._proxy("ExceptionListener", self))

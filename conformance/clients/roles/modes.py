@@ -68,6 +68,8 @@ SESSION_LIARS = {
     "acknowledges-in-every-mode": "a NO_ACK session that acknowledges all the same",
     "ignores-its-window": "a publisher that sends although its window is full",
     "blocks-at-half-its-window": "a publisher that waits although half of its window is free",
+    "reports-ranges": "a publisher that reports each answer as one to all sends before",
+    "accepts-any-mode": "a client of JMS whose simplified API takes every mode",
     "never-reopens-its-window": "a publisher that sends no more once its window was full",
     "returns-before-processing": "a listener of JMS that returns before the processing",
     "forgets-acknowledgements": "a session in which nothing acknowledges",

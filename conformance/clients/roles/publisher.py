@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import time
@@ -224,6 +225,8 @@ class _Publisher:
         while outcomes:
             outcome = outcomes.popleft()
             phase = self.armed.phase_now(outcome.phase)
+            if self.job.liar == "reports-ranges":
+                outcome = dataclasses.replace(outcome, first=message_id(self.job.producer, 1), last=outcome.message)
             at_ns = self.note(
                 Op.SEND,
                 phase,

@@ -202,6 +202,13 @@ SESSIONS = (
         words="deliveries were acknowledged",
     ),
     UndrainedAnomaly(
+        "event_for_several",
+        "A session reported the acknowledgement of a send together with those of others.",
+        applies="accepted",
+        offends="ranged",
+        words="sends were acknowledged by an event for several",
+    ),
+    UndrainedAnomaly(
         "over_window",
         "With this send its publisher had more sends unanswered than its window allows.",
         applies="attempted",
