@@ -134,6 +134,9 @@ class Honest:
     serves_absent = True
     """Whether a durable subscription gets what is sent to its topic while its client is away."""
 
+    nack_takes_earlier = False
+    """Whether a NACK acknowledges the earlier open deliveries of its subscription (STOMP)."""
+
     takes_any_order = True
     """Whether a delivery may be acknowledged before those that were sent before it."""
 

@@ -120,6 +120,33 @@ class ConsumerKilledAfterCumulativeAcknowledgement:
 
 
 @scenario
+class ConsumerKilledAfterRefusals:
+    """An INDIVIDUAL consumer gives every tenth message back, acknowledges none of the others, and is killed.
+
+    Over STOMP it sends NACK. A refusal is about one message: all others were neither acknowledged nor refused, and must
+    come again.
+    """
+
+    mode = "individual"
+    steps = (
+        Publish(300, window=100),
+        Consume(
+            "individual",
+            prefetch=250,
+            acknowledge=5_000,
+            refuse=("released",),
+            refuse_every=10,
+            until=ConsumerCrash(Nth("process", Between(150, 180))),
+        ),
+        *SETTLE,
+    )
+    checks = (
+        Check("gone", exposure="delivered_unacknowledged", control=Liar("nack-acknowledges-earlier", over="stomp")),
+        GONE,
+    )
+
+
+@scenario
 class ConsumerHoldsManyUnacknowledged:
     """A CLIENT consumer takes more than a thousand messages without acknowledging any, and is killed."""
 

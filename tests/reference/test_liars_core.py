@@ -323,6 +323,7 @@ def test_a_message_is_delivered_under_a_name_that_was_never_sent():
         (None, False, 10),
         (None, True, 10),
         ("loses-half-a-prefetch", False, 5),
+        ("dead-letters-at-once", False, 0),  # and its queue has no other for what is rejected
         ("drops-held-deliveries-when-stopped", False, 10),
         ("drops-held-deliveries-when-stopped", True, 0),
     ],

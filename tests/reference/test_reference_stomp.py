@@ -454,6 +454,8 @@ CASES = {
     ("client-ack-is-individual", third_of_four("NACK", "client")): (([1, 2, 3], 4), ([1, 2, 3], 4)),
     ("individual-ack-is-cumulative", third_of_four("ACK", "client-individual")): (([], 3), ([], 1)),
     ("individual-ack-is-cumulative", third_of_four("NACK", "client-individual")): (([3], 4), ([3], 4)),
+    ("nack-acknowledges-earlier", third_of_four("NACK", "client-individual")): (([3], 4), ([3], 2)),
+    ("nack-acknowledges-earlier", third_of_four("ACK", "client-individual")): (([], 3), ([], 3)),
     ("never-marks-redelivered", second_delivery): (("true", "1"), ("false", "0")),
     ("counts-from-one", second_delivery): (("true", "1"), ("true", "2")),
     ("ignores-prefetch", window): (([1, 2], [3]), ([1, 2, 3, 4, 5], [])),

@@ -224,6 +224,12 @@ DELIVERING: dict[str, Lie] = {
         fault="consumer_crash",
         covers_earlier=lambda _cumulative: True,
     ),
+    "nack-acknowledges-earlier": lie(
+        "A NACK on any subscription acknowledges the earlier messages that are open. STOMP only.",
+        "gone",
+        fault="consumer_crash",
+        nack_takes_earlier=True,
+    ),
     "acknowledges-for-another-receiver": lie(
         "An acknowledgement removes not its own delivery, but the oldest of another receiver of the connection.",
         "delivered_after_acknowledgement gone delivered_after_restart",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from conformance.reference.profiles import IMMEDIATELY, ProfileMode, Publishing,
 from conformance.reference.settings import MAX_NAME
 from conformance.reference.stomp.frames import ProtocolError, StompFrame, lines
 from conformance.reference.stomp.message import priority, show, store
-from conformance.reference.store.commit import Done
+from conformance.reference.store.commit import Done, do_nothing
 
 
 class StompPeer(Protocol):
@@ -156,12 +157,11 @@ class Consumer:
         asked = self._cumulative
         if not (self._broker.behaviour.covers_earlier(asked) if outcome is SettlementEvent.ACCEPTED else asked):
             return [tag]
-        found = []
-        for other in self._open:
-            found.append(other)
-            if other == tag:
-                break
-        return found
+        return [*self.before(tag), tag]
+
+    def before(self, tag: int) -> list[int]:
+        """Return the deliveries that were sent before this one and are still open."""
+        return list(itertools.takewhile(lambda other: other != tag, self._open))
 
     def take(self, tags: Iterable[int]) -> None:
         """The peer has acknowledged these: they cannot be named again, and make room for others."""
@@ -410,6 +410,11 @@ class SubscriberSession:
     def _on_nack(self, frame: StompFrame) -> None:
         if self._version == "1.0":
             raise ProtocolError("NACK does not exist in STOMP 1.0")
+        if self._broker.behaviour.nack_takes_earlier:
+            consumer, tag = self._named(frame)
+            consumer.take(earlier := consumer.before(tag))
+            for each in earlier:
+                self._broker.settle(consumer.subscription, each, SettlementEvent.ACCEPTED, do_nothing)
         self._settle(frame, SettlementEvent.FAILED)
 
     def _settle(self, frame: StompFrame, outcome: SettlementEvent) -> None:
