@@ -61,7 +61,10 @@ class BrokerKilledAmongListeners:
 
 @scenario
 class AsynchronousSendsAreNotHeldUp:
-    """A client sends without waiting; the broker is halted when a send() has returned, and the others must return."""
+    """A client sends without waiting; the broker is halted when a send() has returned, and the others must return.
+
+    Its listener must not hear of any of those before the broker goes on.
+    """
 
     mode = "async_ack"
     subjects = OF_CLIENT
@@ -73,6 +76,7 @@ class AsynchronousSendsAreNotHeldUp:
             exposure="sends_halted",
             control=SessionLiar("waits-for-each-send", trials=2, waits_for_liveness=True),
         ),
+        Check("answered_unreached", exposure="sends_halted", control=weakened(confirmation_window_bytes=-1)),
     )
 
 

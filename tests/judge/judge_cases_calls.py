@@ -46,6 +46,12 @@ CALLS = """
 0 0 a send with a listener, and a pause that is over too soon: halted, sent 1, pause SHORT, resumed, back 1, confirmed 1
 0 0 a send with a listener before the halt: sent 1, halted, pause LONG, resumed, back 1, confirmed 1
 
+[answered_unreached]
+2 1 an answer of a halted broker, beside one of a broker that goes on: halted, sent 1 2, back 1 2, confirmed 1,
+    resumed, confirmed 2
+1 0 an answer of a broker that goes on: halted, sent 1, back 1, resumed, confirmed 1
+0 0 an answer in the halt to what was sent before: sent 1, halted, confirmed 1, resumed
+
 [answered_afterwards]
 1 1 a listener that hears when the broker goes on: halted, sent 1, back 1, resumed, confirmed 1
 1 0 a listener that hears while the broker is halted: halted, sent 1, back 1, confirmed 1, resumed

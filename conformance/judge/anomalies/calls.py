@@ -193,6 +193,16 @@ CALLS = (
         words="sends in the pause were answered when the broker resumed",
     ),
     UndrainedAnomaly(
+        "answered_unreached",
+        """The listener of a send was called while the broker was halted, and the send began after the halt.
+
+        No thread of the broker can have read the message.
+        """,
+        applies=f"{_PLAIN} AND {halted('sent_at')}",
+        offends="coalesce(confirmed_at < resumed_at, false)",
+        words="sends in the pause were answered before the broker resumed",
+    ),
+    UndrainedAnomaly(
         "sent_ahead",
         "The witness of a permission: send() returned while the broker was halted, and its transaction was committed.",
         applies=f"in_transaction AND {halted('sent_at')}",
