@@ -47,8 +47,8 @@ QUESTIONS: Mapping[str, frozenset[str]] = {
         """acknowledge_returned acknowledge_waited acknowledged_after_processing acknowledged_at_all acknowledged_early
         acknowledged_in_bulk acknowledged_late acknowledged_lazily acknowledged_undelivered acknowledged_unhanded
         acknowledged_unreceived answered_afterwards answered_late answered_unreached answered_within_window
-        asynchronous_send_waited blocked_early commit_returned denied event_for_several flag_differs flag_missing flag_set
-        frames_of_acknowledgements
+        asynchronous_send_waited blocked_early commit_returned denied event_for_several flag_differs flag_missing
+        flag_set frames_of_acknowledgements
         immediate_waited not_each_passed over_prefetch over_window rates_of_delivery_modes rates_of_sending
         rollback_returned send_returned send_waited sent_ahead sooner_than_round_trip threshold_moved
         transacted_send_waited unanswered_send waited_for_timer window_stayed_shut""".split()
