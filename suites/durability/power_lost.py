@@ -112,7 +112,10 @@ class PowerLostAfterCommitOfAcknowledgements:
 
     mode = "transacted"
     steps = (
-        Publish(400, window=100),
+        Publish(420, window=100),
+        Restart(clean=True),
+        Consume("transacted", prefetch=20, acknowledge=5, stop=20),
+        Restart(clean=True),
         Consume("transacted", prefetch=100, acknowledge=5, until=PowerLoss(Nth("committed", Between(20, 60)))),
         Restart(),
         *SETTLE,
@@ -121,7 +124,7 @@ class PowerLostAfterCommitOfAcknowledgements:
         Check(
             "returned_after_commit",
             exposure="acknowledged_in_transactions",
-            control=Liar("never-syncs-commits"),
+            control=Liar("never-syncs-commits", tail=True),
         ),
     )
 

@@ -95,13 +95,15 @@ class BrokerKilledDuringCommitsOfTwoConsumers:
 class BrokerKilledAfterCommitOfAcknowledgements:
     """A consumer acknowledges in transactions of five; the broker is killed when the answer to a commit was read.
 
-    The messages themselves were stored before. What was acknowledged in a transaction whose commit was answered must
-    not come again.
+    The messages, and some acknowledgements, were stored before. What was acknowledged in a transaction whose commit was
+    answered must not come again.
     """
 
     mode = "transacted"
     steps = (
-        Publish(400, window=100),
+        Publish(420, window=100),
+        Restart(clean=True),
+        Consume("transacted", prefetch=20, acknowledge=5, stop=20),
         Restart(clean=True),
         Consume("transacted", prefetch=100, acknowledge=5, until=Kill(Nth("committed", Between(20, 60)))),
         Restart(),

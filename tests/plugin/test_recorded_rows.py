@@ -250,7 +250,7 @@ def test_words_of_a_session(one, place):
     assert ("7", "WITNESSED", "permission", "reference") == tuple(
         found[name] for name in ("seed", "verdict", "kind", "adapter")
     )
-    assert "1 INCONCLUSIVE, 2 WITNESSED" in one.stdout
+    assert "1 INCONCLUSIVE, 1 HOLDS, 2 WITNESSED" in one.stdout
 
 
 def test_a_user_who_expects_nothing(one, place):

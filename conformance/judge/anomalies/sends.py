@@ -217,6 +217,7 @@ TRANSACTIONS = (
         applies="ack_txn IS NOT NULL AND NOT of_two_transactions AND committed_at IS NOT NULL",
         offends=is_fate("returned_after_commit"),
         words="messages whose acknowledgement was committed came again after the restart",
+        order="committed_at",
     ),
     Anomaly(
         "sent_again_not_once",
