@@ -26,6 +26,7 @@ class Life:
     given_back: list = dataclasses.field(default_factory=list)
     drained: list = dataclasses.field(default_factory=list)
     aside: bool = False
+    unanswered: bool = False
 
 
 @dataclasses.dataclass
@@ -77,6 +78,8 @@ class Trial:
                 life.taken.append((now, epoch))
             case Op.ACK, Phase.FAIL:
                 life.refusals.append(now)
+            case Op.ACK, Phase.INFO:
+                life.unanswered = True
             case Op.NACK, Phase.INVOKE:
                 life.given_back.append((now, detail))
             case Op.COMMIT, Phase.INVOKE:
@@ -158,7 +161,9 @@ class Trial:
         `come`: it comes again, else the first anomaly; the second is that of one that is set aside. `go`: it does not,
         else the first anomaly in the same run, the second after a restart. `open`: nothing is known.
         """
-        if len(life.sends) > 1 or self.of_two(life) or life.refusals:
+        last_hand, given_back = life.handed[-1][0], life.given_back[-1][0] if life.given_back else 0
+        refused = life.refusals and life.refusals[-1] > max([last_hand, given_back, *[at for at, _ in life.taken[:1]]])
+        if len(life.sends) > 1 or self.of_two(life) or refused:
             return "open", "", ""
         if life.taken:
             return "go", "delivered_after_acknowledgement", "delivered_after_restart"
@@ -167,22 +172,19 @@ class Trial:
             return "go", "transacted_acknowledgement", "returned_after_commit"
         if any(tx.commit is not None for tx in transactions):
             return "open", "", ""
-        last_hand = life.handed[-1][0]
         if life.acks and life.acks[-1][0] > last_hand and life.acks[-1][2]:
             if any(tx.rolled_back for tx in transactions):
                 return "come", "transacted_acknowledgement", "set_aside_early"
-            if any(tx.rollback is not None for tx in transactions):
-                return "open", "", ""
             return "come", "undischarged_gone", "set_aside_early"
         last_ack = life.acks[-1][0] if life.acks else 0
-        if life.given_back and life.given_back[-1][0] > max(last_hand, last_ack):
+        if given_back > max(last_hand, last_ack):
             word = life.given_back[-1][1]
             if word == "rejected":
                 return "go", "rejected_again", "rejected_again"
             gone = {"released": "released_gone", "failed": "failed_gone", "undeliverable": "given_back_nowhere"}
             return "come", gone.get(word, "gone"), UNDECIDED if word in gone else "set_aside_early"
         if last_ack > last_hand:
-            closed = life.acks[-1][1] not in self.faulty
+            closed = life.acks[-1][1] not in self.faulty and not life.unanswered
             return ("closed" if closed else "may"), "returned_after_close", ""
         return "come", "gone", "set_aside_early"
 

@@ -4,6 +4,7 @@ DELIVERIES = """
 [gone]
 2 1 delivered, unacknowledged, and away: kept 1 2, handed 1 2, crashed, settled 2
 1 0 delivered, unacknowledged, and back: kept 1, handed 1, crashed, settled 1
+1 1 acknowledged in vain, delivered again, and away: kept 1, handed 1, ack_sent 1, ack_refused 1, handed 1, crashed, settled
 0 0 an acknowledgement that left excuses the broker: kept 1, handed 1, ack_sent 1, crashed, settled
 2 1 two consumers at a kill, and one acknowledgement in flight: kept 1 2 p2:1, handed 1 2, handed p2:1 consumer=2, ack_sent 1,
     killed, settled 2
@@ -50,6 +51,7 @@ DELIVERIES = """
     handed 1 epoch=2, of consumer-1 ACK INVOKE p1:1 epoch=2, of consumer-1 FAULT FIRED fault=consumer_crash epoch=2,
     came 1, silent 1, silent 2 epoch=3
 0 0 acknowledged in a transaction that stays open: kept 1, acked_in t1 1, settled 1 epoch=1
+0 0 acknowledged on a connection that ended by itself: kept 1, handed 1, ack_sent 1, ack_lost 1, settled 1 epoch=1
 
 [set_aside_early]
 2 1 a message that no consumer had is set aside: kept 1 2, settled 2 epoch=1, set_aside 1

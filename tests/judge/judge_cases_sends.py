@@ -267,6 +267,8 @@ SENDS = """
 
 [undischarged_gone]
 2 1 acknowledged in an undischarged transaction, and gone: kept 1 2, acked_in t1 1 2, crashed, settled 2 epoch=1
+1 1 acknowledged in a transaction whose rollback has no answer, and gone: kept 1, acked_in t1 1,
+    rolled_back t1 None by=consumer-1, crashed, settled epoch=1
 1 0 acknowledged in an undischarged transaction, and back: kept 1, acked_in t1 1, crashed, settled 1 epoch=1
 1 0 back at a second consumer, which acknowledged it: kept 1, acked_in t1 1, crashed, handed 1 consumer=2,
     ack_sent 1 consumer=2, settled epoch=1

@@ -109,6 +109,11 @@ def ack_refused(n):
     return of("consumer-1", Op.ACK, Phase.FAIL, _id(n), detail="rejected")
 
 
+def ack_lost(n):
+    """The connection ended before the answer."""
+    return of("consumer-1", Op.ACK, Phase.INFO, _id(n), detail="disconnected")
+
+
 def unasked(*numbers, durable=True):
     """Sent without asking for an answer."""
     return sent(*numbers, durable=durable, detail="no answer asked for")

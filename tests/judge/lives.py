@@ -3,6 +3,7 @@
 import itertools
 
 from judge_words import (
+    ack_lost,
     ack_refused,
     ack_sent,
     acked,
@@ -71,6 +72,7 @@ def takings(n, tx, consumer=1):
         [*own, acked(n)],
         [*own, ack_sent(n)],
         [*own, ack_sent(n), ack_refused(n)],
+        [*own, ack_sent(n), ack_lost(n)],
         *[[*own, given_back(n, word)] for word in ("released", "failed", "undeliverable", "rejected")],
         [*own, given_back(n, "its receiver ended")],
         *[[*acknowledged, committed(tx, answer, by)] for answer in ANSWERS],

@@ -209,7 +209,7 @@ DELIVERIES = (
         The acknowledgement has no answer, but the broker had read it: it answered the close that followed. There was no
         fault in that run of the broker.
         """,
-        applies="ack_closed AND acked_at IS NULL AND ack_txn IS NULL",
+        applies="ack_closed AND NOT ack_lost AND acked_at IS NULL AND ack_txn IS NULL",
         offends=is_fate("returned_after_close"),
         words="messages acknowledged before an orderly close were delivered again",
     ),

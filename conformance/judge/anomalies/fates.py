@@ -17,7 +17,10 @@ REQUIRED, ALLOWED, UNDECIDED = "required", "allowed", "undecided"
 
 
 class Seen(enum.IntEnum):
-    """What was observed of a message in the end, or since its last acknowledgement; the first that is true."""
+    """What was observed of a message in the end; the first that is true.
+
+    Since its first answered acknowledgement, or since the last thing that a consumer did with it.
+    """
 
     EARLY = 0
     """A client received it before the request to commit the transaction in which it was sent."""
@@ -172,7 +175,7 @@ TAKEN: Sequence[TakenRow] = (
     ),
     TakenRow(
         "whose acknowledgement was refused",
-        "ack_failed",
+        "ack_failed_at > greatest(acked_at, handed_last_at, gave_back_at, 0)",
         _OPEN,
         "kept 1, handed 1, ack_sent 1, ack_refused 1, settled",
     ),
@@ -199,12 +202,6 @@ TAKEN: Sequence[TakenRow] = (
         f"{_TAKEN_IN_TX} AND rolled_back_at IS NOT NULL",
         _must_come("transacted_acknowledgement", EARLY_ASIDE),
         "kept 1, acked_in t1 1, rolled_back t1 by=consumer-1, settled epoch=1",
-    ),
-    TakenRow(
-        "acknowledged in a transaction whose rollback has no answer",
-        f"{_TAKEN_IN_TX} AND rollback_asked_at IS NOT NULL",
-        _OPEN,
-        "kept 1, acked_in t1 1, rolled_back t1 None by=consumer-1, crashed, settled epoch=1",
     ),
     TakenRow(
         "acknowledged in a transaction that is open, or was left open",
@@ -244,7 +241,7 @@ TAKEN: Sequence[TakenRow] = (
     ),
     TakenRow(
         "acknowledged without an answer, by a client that closed in order",
-        f"{_ACKNOWLEDGED} AND ack_closed",
+        f"{_ACKNOWLEDGED} AND ack_closed AND NOT ack_lost",
         _must_go("returned_after_close", UNDECIDED),
         "kept 1, handed 1, ack_sent 1, settled 1 epoch=1",
     ),

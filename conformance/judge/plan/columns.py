@@ -16,6 +16,7 @@ from conformance.history import (
     NOT_RECOVERED,
     OF_ACK,
     OUTSIDE,
+    RECEIVER_ENDED,
     SHUT,
     UNSELECTED,
     WAITS,
@@ -79,6 +80,7 @@ EVENT: Mapping[str, str] = {
     "said": f"CASE WHEN op = {OP_CODE[Op.BROKER]} AND phase IN ({PHASE_CODE[Phase.FAIL]}, {PHASE_CODE[Phase.INFO]})"
     f" OR {_on(Op.SYNC, Phase.INFO)} AND NOT {_HAS_ID} THEN detail END",
     "ack_fails": _on(Op.ACK, Phase.FAIL),
+    "forgets_ack": _on(Op.ACK, Phase.INFO),
     "starves": _on(Op.DELIVER, Phase.INFO),
     "limits": _on(Op.CONNECT, Phase.OK),
     # A sync that names a transaction is about the record of its discharge. One that names a message is about the record
@@ -246,7 +248,7 @@ _FRESH = "hands AND (fired_at IS NULL OR at_ns <= fired_at)"
 _REFUSED_AS = "refuses AND detail = "
 _HELD = "fault = 'held_sync'"
 # A number, because Spark sorts all events by message to aggregate one text of them.
-_REFUSALS = ("released", "failed", "undeliverable", "rejected")
+_REFUSALS = ("released", "failed", "undeliverable", "rejected", RECEIVER_ENDED)
 _REFUSAL = f"CAST(array_position(array({', '.join(map(repr, _REFUSALS))}), detail) AS INT)"
 
 MESSAGE: Mapping[str, str] = {
@@ -363,6 +365,8 @@ MESSAGE: Mapping[str, str] = {
     "acked_at": "min(at_ns) FILTER (WHERE ack_settled)",
     "ack_epoch": "min(epoch) FILTER (WHERE ack_settled)",
     "ack_failed": "coalesce(bool_or(ack_fails), false)",
+    "ack_failed_at": "max(at_ns) FILTER (WHERE ack_fails)",
+    "ack_lost": "coalesce(bool_or(forgets_ack), false)",
     "ack_last_at": "max(at_ns) FILTER (WHERE acks)",
     "ack_last_txn": "max_by(txn, at_ns) FILTER (WHERE acks)",
     "ack_last_epoch": "max(epoch) FILTER (WHERE acks)",
