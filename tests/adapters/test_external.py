@@ -293,7 +293,7 @@ ALL, NO_BUFFER = (
         (JOURNAL, Kind.SAFETY, "kill", "native", "amqp", NO_BUFFER, OLDEST),
         (POWER, Kind.SAFETY, "power_loss", "native", "amqp", NO_BUFFER, POWER.control),
         # Its only switch for syncs is to store nothing, which shows nothing about a missing sync.
-        (POWER, Kind.SAFETY, "power_loss", "native", "amqp", ("persistence",), Liar("never-syncs-confirms")),
+        (POWER, Kind.SAFETY, "power_loss", "native", "amqp", ("persistence",), Liar("never-syncs-confirms", tail=True)),
         (LOST, Kind.SAFETY, "kill", "native", "amqp", ("persistence",), weakened(persistence=False)),
     ],
 )  # fmt: skip

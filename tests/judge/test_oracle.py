@@ -126,7 +126,8 @@ half_applied AS (SELECT DISTINCT trial, producer, n FROM posted SEMI JOIN commit
                  SEMI JOIN absent USING (trial, producer, n)
                  SEMI JOIN (FROM posted SEMI JOIN given USING (trial, producer, n)) USING (trial, process, txn)),
 undischarged AS (SELECT trial, producer, n FROM retired
-                 EXCEPT SELECT trial, producer, n FROM retired SEMI JOIN discharge USING (trial, process, txn)),
+                 EXCEPT SELECT trial, producer, n FROM retired SEMI JOIN commit_asked USING (trial, process, txn)
+                 EXCEPT SELECT trial, producer, n FROM retired SEMI JOIN rolled_back USING (trial, process, txn)),
 undischarged_gone AS (SELECT * FROM undischarged INTERSECT SELECT * FROM durable
                       EXCEPT SELECT g.trial, g.producer, g.n FROM given g JOIN asked a USING (trial, producer, n)
                       GROUP BY ALL HAVING max(g.at_ns) > max(a.at_ns)),
