@@ -61,7 +61,7 @@ print(json.dumps(possible.unable({name for one in every for name in [*one.needs,
     disk, link, watch = "strace is not on PATH", "/proc/net/tcp", "watched on Linux only"
     reasons = {
         **dict.fromkeys(("watched", "held_sync", "failed_sync", "disk_full"), disk),
-        **dict.fromkeys(("cut", "hold_link", "delay", FRAMES), link),
+        **dict.fromkeys(("cut", "hold_link", "delay", "throttle", FRAMES), link),
         **dict.fromkeys((KILL_WHILE_STARTING, JOURNAL_WATCHED), watch),
         "power_loss": "it needs Linux",
     }
