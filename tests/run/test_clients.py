@@ -139,7 +139,7 @@ KILLS = Publish(50_000, window=20, until=Kill(Nth("confirm", 60)))
 def test_a_fault_of_one_client_ends_the_connections_of_all(play, protocol, ends):
     """The others begin before it. What they had sent or acknowledged without an answer is unknown."""
     fires = msgspec.structs.replace(KILLS, until=ends)
-    steps = Together((fires, HOLDS_OPEN, HOLDS_OPEN, Publish(50_000, window=20)))
+    steps = Together((fires, HOLDS_OPEN, HOLDS_OPEN, Publish(50_000, window=200)))
     record, folder = play(steps, Restart(), *SETTLE, protocol=protocol)
     fired = [e for e in events_of(folder, "publisher-2") if e.op is Op.FAULT and e.phase is Phase.FIRED]
     others = ["consumer-1", "consumer-2", "publisher-1"]
