@@ -15,13 +15,6 @@ _DRAINED_AGAIN = (
 # Two processes whose codes are 64 apart have one bit in `handed_in`: of them nothing is known.
 _HANDED_TWICE = "(handed > bit_count(handed_in) AND handed_by_most - handed_by_least < 64)"
 
-_NEXT_SENT = "OVER (PARTITION BY trial, producer ORDER BY n DESC)"
-# Whether the next message of the producer came from the same queue in the same drain, and came first.
-NEXT_CAME_FIRST = (
-    f"coalesce(lag(CASE WHEN handed = 0 AND durable THEN redelivered_at END) {_NEXT_SENT} < redelivered_at"
-    f" AND lag(queue) {_NEXT_SENT} = queue AND lag(drained_in) {_NEXT_SENT} = drained_in, false)"
-)
-
 STRANGE = (
     Anomaly(
         "phantom",

@@ -364,7 +364,6 @@ MESSAGE: Mapping[str, str] = {
     "ack_sent_at": "min(at_ns) FILTER (WHERE acks)",
     "acked_at": "min(at_ns) FILTER (WHERE ack_settled)",
     "ack_epoch": "min(epoch) FILTER (WHERE ack_settled)",
-    "ack_failed": "coalesce(bool_or(ack_fails), false)",
     "ack_failed_at": "max(at_ns) FILTER (WHERE ack_fails)",
     "ack_lost": "coalesce(bool_or(forgets_ack), false)",
     "ack_last_at": "max(at_ns) FILTER (WHERE acks)",
@@ -408,6 +407,7 @@ MESSAGE: Mapping[str, str] = {
 
 _OF_PRODUCER = "OVER (PARTITION BY trial, producer)"
 _LATER_SENT = "OVER (PARTITION BY trial, producer ORDER BY n DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
+_NEXT_SENT = "OVER (PARTITION BY trial, producer ORDER BY n DESC)"
 # Of one consumer: two that share a queue owe each other no order.
 _HANDED_IN_ORDER = "OVER (PARTITION BY trial, owner ORDER BY handed_at"
 _UNTIL_THEN = f"{_HANDED_IN_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
@@ -432,6 +432,9 @@ _NEVER = f"{2**63 - 1}L"
 # Spark sorts again wherever the next window does not begin with the columns of the sort before: windows of the same
 # first columns follow each other, the one with an order first.
 TRIAL_WINDOWS: Mapping[str, str] = {
+    # Whether the next message of the producer came from the same queue in the same drain, and came first.
+    "next_came_first": f"coalesce(lag(CASE WHEN handed = 0 AND durable THEN redelivered_at END) {_NEXT_SENT}"
+    f" < redelivered_at AND lag(queue) {_NEXT_SENT} = queue AND lag(drained_in) {_NEXT_SENT} = drained_in, false)",
     "later_sent_place": f"min(first_place) {_LATER_SENT}",
     "starved_at": f"min(row_starved_at) {_OF_QUEUE}",
     "txn_applied": f"coalesce(max(NOT {_OF_TWO} AND NOT ({_UNDONE}))"
@@ -487,6 +490,7 @@ DERIVED: Mapping[str, str] = {
     "refused_as": _refusal("refused_code"),
     "gave_back_as": _refusal("gave_back_code"),
     "is_message": "n IS NOT NULL",
+    "ack_failed": "ack_failed_at IS NOT NULL",
     "answered": "accepted OR refused",
     "unanswered": "attempted AND send_txn IS NULL AND NOT (accepted OR refused)",
     "in_transaction": "attempted AND send_txn IS NOT NULL",

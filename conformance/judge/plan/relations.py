@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from conformance.history import Op
 from conformance.judge.anomalies import ANOMALIES, EVERYWHERE, Anomaly
 from conformance.judge.anomalies.fates import EXPLODED, PLACE, ROWS, SUMS, anomaly_of, is_fate
-from conformance.judge.anomalies.strange import NEXT_CAME_FIRST
 from conformance.judge.input.packing import OP_CODE, SPARK_SCHEMA
 from conformance.judge.plan.columns import (
     COMPARED,
@@ -210,8 +209,7 @@ def _stages(
     exploded = _exploded(anomalies)
     counted = {**_per_failure(anomalies, exposures), **per_trial(anomalies, exposures)}
     of_event = {name: sql for name, (_, sql) in PART.items()}
-    windows = {"next_came_first": NEXT_CAME_FIRST, **TRIAL_WINDOWS}  # one sort for it and the first of the others
-    of_message = (MESSAGE, windows, DERIVED, {**ROWS, **COMPARED}, PLACE)
+    of_message = (MESSAGE, TRIAL_WINDOWS, DERIVED, {**ROWS, **COMPARED}, PLACE)
     stages = (EVENT, of_event, PART_WINDOWS, PART_AGAIN, EVENT_WINDOWS, *of_message)
     return _pruned(stages, [*PART_KEYS, *TEXTS, *exploded.values(), *counted.values(), *more]), exploded, counted
 
