@@ -220,6 +220,14 @@ def sent_before(window: int, *, batch: int = 0, queues: int = 1) -> Publish:
     return Publish(80, window=window, batch=batch, queues=queues, every_ms=5 * max(batch, 1))
 
 
+ACKNOWLEDGED_BEFORE = (
+    Publish(360, window=100),
+    Restart(clean=True),
+    Consume("individual", prefetch=50, work_ms=5, stop=60),
+)
+"""Steps after which a kill of `SYNC_OFF` does not bring everything back: what this consumer acknowledges is written."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Check:
     """What a scenario can show: an anomaly of the judge's table, what was exposed to it, and where it is seen to fail.

@@ -1,9 +1,8 @@
 """The broker is killed after a vendor's client has acknowledged: what comes again depends on what it has waited for."""
 
-from conformance.scenario import OF_CLIENT, SYNC_OFF, Check, scenario
+from conformance.scenario import ACKNOWLEDGED_BEFORE, OF_CLIENT, SYNC_OFF, Check, scenario
 from conformance.scenario.script import SETTLE, Between, Consume, Kill, Nth, Publish, Restart
 
-STORED = (Publish(300, window=100), Restart(clean=True))
 KILLED = Consume("individual", prefetch=50, until=Kill(Nth("ack", Between(60, 200))))
 AGAIN = Check("delivered_after_restart", exposure="acknowledged_in_window", control=SYNC_OFF)
 
@@ -19,10 +18,7 @@ class BrokerKilledAfterAwaitedAcknowledges:
     subjects = OF_CLIENT
     settings = {"block_on_acknowledge": True}
     steps = (
-        Publish(360, window=100),
-        Restart(clean=True),
-        # What the first consumer acknowledges is written before the kill, also by the control: not all comes again.
-        Consume("individual", prefetch=50, work_ms=5, stop=60),
+        *ACKNOWLEDGED_BEFORE,
         KILLED,
         Restart(),
         *SETTLE,
@@ -39,5 +35,5 @@ class BrokerKilledAfterUnawaitedAcknowledges:
 
     mode = "individual"
     subjects = OF_CLIENT
-    steps = (*STORED, KILLED, Restart(), *SETTLE)
+    steps = (Publish(300, window=100), Restart(clean=True), KILLED, Restart(), *SETTLE)
     checks = (Check("delivered_after_restart", exposure="acknowledgements_confirmed"),)

@@ -8,8 +8,8 @@ from conformance.scenario.script import SETTLE, Between, Consume, Cut, Frame, Pu
 class ConnectionSilencedWhileConsuming:
     """A CLIENT consumer acknowledges all so far at each tenth message; its connection falls silent at a delivery.
 
-    No byte passes any more, and neither side is told. The consumer waits until nothing comes, and closes; only then the
-    connection ends for the broker. What it had delivered and was not acknowledged must come again.
+    No byte passes any more, and neither side learns of it. The consumer waits until nothing comes, and closes; only
+    then the connection ends for the broker. What it had delivered and was not acknowledged must come again.
     """
 
     mode = "client"

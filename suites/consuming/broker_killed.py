@@ -1,7 +1,7 @@
 """The broker dies after acknowledgements of a consumer were confirmed."""
 
-from conformance.scenario import SYNC_OFF, Check, Liar, scenario
-from conformance.scenario.script import SETTLE, Between, Consume, Kill, Nth, Publish, Restart
+from conformance.scenario import ACKNOWLEDGED_BEFORE, SYNC_OFF, Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Between, Consume, Kill, Nth, Restart
 
 AGAIN = Check("delivered_after_restart", exposure="acknowledged_in_window", control=SYNC_OFF)
 
@@ -17,10 +17,7 @@ class BrokerKilledAfterAcknowledgements:
 
     mode = "individual"
     steps = (
-        Publish(360, window=100),
-        Restart(clean=True),
-        # What the first consumer acknowledges is written before the kill, also by the control: not all comes again.
-        Consume("individual", prefetch=50, work_ms=5, stop=60),
+        *ACKNOWLEDGED_BEFORE,
         Consume("individual", prefetch=50, until=Kill(Nth("ack", Between(60, 200)))),
         Restart(),
         *SETTLE,

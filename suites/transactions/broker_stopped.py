@@ -1,9 +1,12 @@
 """The broker is stopped in order with a transaction open, or with a commit under way."""
 
+import functools
+
 from conformance.scenario import OF_BOTH, Check, Liar, scenario
 from conformance.scenario.script import SETTLE, Between, Consume, Nth, Publish, Restart, Stop
 
 COMMITS = Liar("commits-when-link-closes")
+FORWARDING = functools.partial(Consume, "transacted", prefetch=100, acknowledge=10, forwards=True)
 NOT_ASKED = Check("available_undischarged", exposure="undischarged", control=COMMITS)
 
 
@@ -34,13 +37,7 @@ class BrokerStoppedInTransactionOfBoth:
     subjects = OF_BOTH
     steps = (
         Publish(200, window=100),
-        Consume(
-            "transacted",
-            prefetch=100,
-            acknowledge=10,
-            forwards=True,
-            until=Stop(Nth("before_commit", Between(4, 9))),
-        ),
+        FORWARDING(until=Stop(Nth("before_commit", Between(4, 9)))),
         Restart(),
         *SETTLE,
     )
@@ -58,13 +55,7 @@ class BrokerStoppedDuringCommitOfBoth:
     subjects = OF_BOTH
     steps = (
         Publish(200, window=100),
-        Consume(
-            "transacted",
-            prefetch=100,
-            acknowledge=10,
-            forwards=True,
-            until=Stop(Nth("commit_written", Between(3, 9))),
-        ),
+        FORWARDING(until=Stop(Nth("commit_written", Between(3, 9)))),
         Restart(),
         *SETTLE,
     )
