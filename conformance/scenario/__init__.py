@@ -212,20 +212,21 @@ SYNC_OFF_IN_ROUNDS = dataclasses.replace(SYNC_OFF, trials=TRIALS)
 
 
 def sent_before(window: int, *, batch: int = 0, queues: int = 1) -> Publish:
-    """Return a publisher whose messages outlive a kill of `SYNC_OFF`: it sends for 400 ms, and the next client starts.
+    """Return a publisher whose messages outlive a kill of `SYNC_OFF`: it sends for 600 ms, a buffer is half a second.
 
     Without it a kill after some 100 ms takes everything, and a control that stores nothing would look the same. Not
-    for longer: a buffer that is written when the kill comes takes nothing, and the next client begins an empty one.
+    for 400 ms: the next client may send and be killed within the 100 ms that the first buffer still has.
     """
-    return Publish(80, window=window, batch=batch, queues=queues, every_ms=5 * max(batch, 1))
+    return Publish(80, window=window, batch=batch, queues=queues, every_ms=7.5 * max(batch, 1))
 
 
 ACKNOWLEDGED_BEFORE = (
     Publish(360, window=100),
     Restart(clean=True),
-    Consume("individual", prefetch=50, work_ms=5, stop=60),
+    Consume("individual", prefetch=50, work_ms=10, stop=60),
 )
-"""Steps after which a kill of `SYNC_OFF` does not bring everything back: what this consumer acknowledges is written."""
+"""Steps after which a kill of `SYNC_OFF` does not bring everything back: what this consumer acknowledges first, in more
+than half a second, is written."""
 
 
 @dataclasses.dataclass(frozen=True)
