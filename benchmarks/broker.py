@@ -206,7 +206,7 @@ def _row(name: str, by_site: dict[str, Figures], targets: dict[str, float]) -> I
     )
 
 
-class _Nobody:
+class _SilentPeer:
     """The other end of the engine, which keeps nothing."""
 
     name = "no broker"
@@ -225,11 +225,11 @@ class _Nobody:
 
 
 @contextlib.contextmanager
-def _no_broker(ledger: Ledger) -> Iterator[_Nobody]:
+def _no_broker(ledger: Ledger) -> Iterator[_SilentPeer]:
     process, ticket = ledger.spawn("engine", [sys.executable, "-m", wire.__name__], stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
-        yield _Nobody(process, int(process.stdout.readline()))
+        yield _SilentPeer(process, int(process.stdout.readline()))
     finally:
         process.kill()
         process.wait()

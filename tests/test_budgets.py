@@ -50,9 +50,8 @@ def test_a_record_or_function_is_wide_only_for_a_stated_reason():
             name = f"{path.relative_to(PACKAGE)} {getattr(node, 'name', '')}"
             if isinstance(node, ast.ClassDef) and (count := fields(node)) > BUDGETS["fields"]:
                 found[name] = {"fields": count}
-            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                if (count := parameters(node)) > BUDGETS["parameters"]:
-                    found[name] = {"parameters": count}
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and parameters(node) > BUDGETS["parameters"]:
+                found[name] = {"parameters": parameters(node)}
     stated = {each.pop("record"): each for each in map(dict, BUDGETS["wide"])}
 
     assert all(each.pop("why") for each in stated.values())

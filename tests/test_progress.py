@@ -275,7 +275,7 @@ def test_any_thread_may_tell():
     assert 160 == stream.getvalue().count("VOID: missed")
 
 
-def test_verdicts_are_told():
+def test_verdicts_are_printed():
     """The worst word first; nothing where nothing was decided."""
     stream = io.StringIO()
     with Show(PREPARED, console=Console(file=stream)) as show:

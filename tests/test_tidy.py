@@ -119,8 +119,12 @@ def test_sizes():
 
 
 def test_plain_words():
-    """A sentence names who acts: the broker, the client, the judge, you. No text hides it behind one of these words."""
-    hides = re.compile(r"\b((no|some|every)body|(who|what)ever|like(?:wise))\b", re.IGNORECASE)
+    """A sentence names who acts: the broker, the client, the judge, you. No text hides it behind one of these words.
+
+    A name is a sentence too, and that of a test says what happens, not what is "told".
+    """
+    words = r"(?<![a-z])((no|some|every)body|(who|what)ever|like(?:wise))(?![a-z])"
+    hides = re.compile(rf"{words}|def (?:test_.*_told_)", re.IGNORECASE)
     tops = "conformance suites tests docs fixtures benchmarks tools examples".split()
     texts = [
         path

@@ -241,7 +241,7 @@ def test_the_new_one_alone_has_its_settings(tmp_path, ledger):
     assert [3, 7] == found
 
 
-def test_data_that_is_refused_is_kept_and_told(tmp_path, ledger):
+def test_refused_data_is_kept_and_reported(tmp_path, ledger):
     """The new version says why, long before the end of its log, and where the data lies names no folder of this machine."""
     file = toml(tmp_path, changes=[REFUSES])
     script = tmp_path / "start.sh"

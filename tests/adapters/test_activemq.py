@@ -100,7 +100,7 @@ def test_without_persistence_a_kill_loses_what_was_confirmed(tmp_path: pathlib.P
         assert _depth(broker) == 0
 
 
-def test_it_listens_where_it_was_told_and_nowhere_else(tmp_path: pathlib.Path, ledger: Ledger) -> None:
+def test_it_listens_on_its_configured_port_and_no_other(tmp_path: pathlib.Path, ledger: Ledger) -> None:
     """No OpenWire, no JMX, no web console, no discovery, and nothing on another address."""
     with _broker(tmp_path, ledger) as broker:
         broker.start()
@@ -136,6 +136,6 @@ def test_a_control_gives_up_what_this_broker_has() -> None:
     assert weakened(file, {"persistence": False}, {}) == {"persistence": False}
 
 
-def test_a_version_that_nobody_pinned_is_not_to_be_had() -> None:
+def test_a_version_without_a_checksum_cannot_be_fetched() -> None:
     with pytest.raises(UsageError, match=r"version of activemq '6\.1\.8': did you mean '6\.1\.7'"):
         adapters.find("activemq@6.1.8")

@@ -380,7 +380,7 @@ def test_a_later_version_is_laid_over_the_file() -> None:
     assert read.at("1.9") == read
 
 
-def test_what_is_wrong_with_a_later_version_is_told_with_it() -> None:
+def test_an_error_of_a_later_version_names_the_version() -> None:
     since = {"2": {"protocols": {"amqp": {"port": "amqps"}}, "titel": "?"}}
 
     found = errors({**FILE, "since": since})

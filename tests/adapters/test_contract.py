@@ -261,7 +261,7 @@ def test_a_class_of_a_python_file_is_an_adapter(python: pathlib.Path, tmp_path: 
         (":Mine@1.0:dokcer", "did you mean 'docker'"),
     ],
 )
-def test_a_class_that_is_no_adapter_is_told_why(python: pathlib.Path, word: str, words: str) -> None:
+def test_a_class_that_is_no_adapter_is_an_error(python: pathlib.Path, word: str, words: str) -> None:
     with pytest.raises(UsageError, match=words) as caught:
         adapters.find(f"{python}{word}")
     assert "\n" not in str(caught.value)
@@ -270,14 +270,14 @@ def test_a_class_that_is_no_adapter_is_told_why(python: pathlib.Path, word: str,
 @pytest.mark.parametrize(
     ("text", "words"), [("import nowhere", "ModuleNotFoundError: No module named 'nowhere'"), ("(", "SyntaxError")]
 )
-def test_a_file_that_cannot_be_loaded_is_told_why(tmp_path: pathlib.Path, text: str, words: str) -> None:
+def test_a_file_that_cannot_be_loaded_is_an_error(tmp_path: pathlib.Path, text: str, words: str) -> None:
     (tmp_path / "broken.py").write_text(text)
 
     with pytest.raises(UsageError, match=words):
         adapters.find(f"{tmp_path}/broken.py:Mine")
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: pathlib.Path) -> None:
+def test_a_missing_file_is_an_error(tmp_path: pathlib.Path) -> None:
     with pytest.raises(UsageError, match="FileNotFoundError"):
         adapters.find(f"{tmp_path}/none.py:Mine")
 

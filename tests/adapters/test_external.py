@@ -353,7 +353,7 @@ def test_a_command_carries_no_mark_of_the_run(
     assert {MARK, RUN_VARIABLE}.isdisjoint(said)
 
 
-def test_a_command_that_does_not_exist_is_told_before_anything_is_done(tmp_path: pathlib.Path, ledger: Ledger) -> None:
+def test_a_missing_command_is_an_error_before_anything_is_done(tmp_path: pathlib.Path, ledger: Ledger) -> None:
     with pytest.raises(LaunchError, match=r"external\.kill: \./nothing is not a program"):
         _commands(tmp_path, ledger, kill=["./nothing"])
 
@@ -460,7 +460,7 @@ def _started(spec: str, tmp_path: pathlib.Path) -> ConformanceError:
     return caught.value
 
 
-def test_who_does_not_answer_is_told_by_the_address(theirs: Theirs, tmp_path: pathlib.Path) -> None:
+def test_the_error_names_the_address_that_does_not_answer(theirs: Theirs, tmp_path: pathlib.Path) -> None:
     """No process listens; another protocol answers."""
     free = ports.Ports(["none"])
     http = theirs.urls["http"]

@@ -79,7 +79,7 @@ def test_the_line_of_the_bundled_broker(conformance, tmp_path):
 
 @pytest.mark.full
 @pytest.mark.activemq
-def test_classic_without_its_plugin_is_told_at_once(conformance, tmp_path, monkeypatch):
+def test_classic_without_its_plugin_is_an_error_at_once(conformance, tmp_path, monkeypatch):
     """A stock one has none, and answers no depth: one line says what to add, before any trial."""
     monkeypatch.setenv("PASSWORD", "conformance")
     adapter = compose_brokers.adapter_of("activemq", tmp_path / "files")

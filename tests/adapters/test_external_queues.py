@@ -115,7 +115,7 @@ def test_where_the_owner_lets_it_each_is_emptied_before_it_is_used(
     assert (0, 0) == (readiness_probe.depth_of(theirs, "a"), readiness_probe.depth_of(theirs, "ready"))
 
 
-def test_a_message_of_another_trial_is_none_of_this_one_whatever_the_depth_says(
+def test_a_message_of_another_trial_does_not_count_with_any_depth(
     spec: Spec, play: Play, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A depth that is told late: the queue looks empty, and p1:1 of the void trial comes beside that of the next."""
@@ -163,7 +163,7 @@ def test_nothing_is_taken_unless_its_owner_says_so() -> None:
     assert ["ready", "a", "b"] == taken
 
 
-def test_what_is_passed_over_is_told(theirs: adapters.Broker, spec: Spec, tmp_path: pathlib.Path) -> None:
+def test_what_is_passed_over_is_printed(theirs: adapters.Broker, spec: Spec, tmp_path: pathlib.Path) -> None:
     """In the report too, where the broker's owner looks for it."""
     readiness_probe.ProbeClient(REFERENCE, "amqp").send(theirs, "a")
     found = adapters.find(spec(queues=["a", "b", "ready"]))
@@ -426,7 +426,7 @@ def _dead(folder: pathlib.Path, name: str, how: dict[str, Removal]) -> None:
     book._index.write_text(json.dumps({**entry, "start": entry["start"] - 1}))
 
 
-def test_an_address_is_asked_and_its_password_is_not_told(
+def test_an_address_is_asked_and_its_password_is_not_printed(
     served: tuple[str, list[str], list[int]], tmp_path: pathlib.Path
 ) -> None:
     """What is not there any more is gone; what is refused stays, and is asked again."""

@@ -102,7 +102,7 @@ def test_a_port_of_tls_is_asked_in_tls(numbers: Mapping[str, int], protocol: str
 
 
 @pytest.mark.parametrize("protocol", GREETED)
-def test_a_port_of_the_other_kind_is_told_at_once(numbers: Mapping[str, int], protocol: str) -> None:
+def test_a_port_with_or_without_tls_is_recognised_at_once(numbers: Mapping[str, int], protocol: str) -> None:
     """Waiting is no use: TLS where none was to be spoken, and none where it was."""
     plain = greeting_error(protocol, HOST, numbers[f"{protocol}s"])
     secured = greeting_error("amqp", HOST, numbers["amqp"], tls=ClientTls())
@@ -111,7 +111,7 @@ def test_a_port_of_the_other_kind_is_told_at_once(numbers: Mapping[str, int], pr
     assert (secured[1], "does not answer in TLS (" in secured[0]) == (True, True), secured
 
 
-def test_another_protocol_behind_tls_is_told(numbers: Mapping[str, int], folder: pathlib.Path) -> None:
+def test_another_protocol_behind_tls_is_recognised(numbers: Mapping[str, int], folder: pathlib.Path) -> None:
     """An open port of TLS proves nothing: STOMP is no AMQP, and neither is a web server."""
     place = Place("amqp", HOST, numbers["stomps"], Access(tls=ClientTls()))
     with answering(folder, b"HTTP/1.1 400 Bad Request\r\n") as port:
@@ -137,14 +137,14 @@ def test_who_may_still_be_starting_is_waited_for(folder: pathlib.Path) -> None:
     assert unheard == (f"nothing listens on {HOST}:{port}", False)
 
 
-def test_a_key_that_is_none_is_told_with_its_field(numbers: Mapping[str, int], folder: pathlib.Path) -> None:
+def test_a_file_that_is_no_key_is_an_error_with_its_field(numbers: Mapping[str, int], folder: pathlib.Path) -> None:
     tls = ClientTls(certificate=str(folder / "alice.pem"), key=str(folder / "mallory.key"))
     told, final = greeting_error("amqp", HOST, numbers["amqps"], tls=tls)
 
     assert (told.startswith("tls.certificate and tls.key (--tls-cert, --tls-key): "), final) == (True, True)
 
 
-def test_a_host_that_nobody_knows() -> None:
+def test_an_unknown_host() -> None:
     told, final = greeting_error("amqp", "nowhere.invalid", 1)
 
     assert (told.startswith("the host nowhere.invalid is unknown: "), final) == (True, False)

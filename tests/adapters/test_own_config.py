@@ -160,7 +160,7 @@ def test_policies_of_queues_are_read(tmp_path, inside, expected):
     assert expected == {name: values[name] for name in expected}
 
 
-def test_a_dead_letter_address_without_a_queue_is_told(tmp_path):
+def test_a_dead_letter_address_without_a_queue_is_reported(tmp_path):
     mine = own_of(core(policies("#", dead_letter_address="DEAD")), tmp_path)
 
     (note,) = mine.own.notes
@@ -493,7 +493,7 @@ def test_a_setting_of_a_key_is_read_and_written(tmp_path):
         ("other.xml", SMALL, "the folder has no broker.xml"),
     ],
 )
-def test_a_folder_with_a_file_that_is_none_is_told(tmp_path, name, text, words):
+def test_a_file_that_is_no_configuration_is_an_error(tmp_path, name, text, words):
     (tmp_path / name).write_text(text)
 
     with pytest.raises(UsageError, match=words) as told:
@@ -743,7 +743,7 @@ def test_the_login_of_the_copy_is_the_users_and_a_refusal_names_the_next_step(tm
 
 
 @pytest.mark.artemis
-def test_a_file_that_the_broker_does_not_take_is_told_with_its_log(tmp_path, ledger):
+def test_a_file_that_the_broker_refuses_is_an_error_with_its_log(tmp_path, ledger):
     mine = own_of(core("<journal-min-files>few</journal-min-files>"), tmp_path)
 
     broker = mine.prepare(tmp_path / "broker", mine.effective(), [], ledger)

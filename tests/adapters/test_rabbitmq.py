@@ -99,7 +99,7 @@ def test_a_container_has_any_version() -> None:
     assert fetch.installed_version(finding("3.9"), None, native=False) == RABBITMQ.file.default_version
 
 
-def test_a_machine_without_it_is_told_how_to_have_it(tmp_path: pathlib.Path) -> None:
+def test_a_machine_without_it_gets_the_words_to_install_it(tmp_path: pathlib.Path) -> None:
     adapter = adapters.FileAdapter.of(finding(""), None, None, path=RABBITMQ.path)
 
     assert adapter.version == RABBITMQ.file.default_version

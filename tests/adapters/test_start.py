@@ -132,7 +132,7 @@ def test_it_is_waited_for_until_every_port_and_its_http_answer_are_there(make: M
         ),
     ],
 )
-def test_an_http_answer_that_never_comes_is_told_as_it_was(make: Make, http: str, words: str | None) -> None:
+def test_an_http_answer_that_never_comes_is_an_error(make: Make, http: str, words: str | None) -> None:
     broker = make("web(said['http']); amqp(said['amqp'])", f"ready_http = {http}")
     if words is None:
         broker.start()
@@ -219,7 +219,7 @@ def test_a_folder_among_the_files_of_queues_is_passed_over(make: Make) -> None:
     assert make(script, "", STORED, command=COMMAND, kind="late").start() > 0
 
 
-def test_the_queue_that_is_not_stored_is_told(make: Make) -> None:
+def test_the_error_names_the_queue_that_is_not_stored(make: Make) -> None:
     """One whose name only begins like it is another."""
     broker = make(f"{STORES}\nstore('q1', 'q20'); amqp(said['amqp'])", "", STORED, command=COMMAND, kind="late")
     text = str(late(broker, "of queue q2"))
@@ -228,7 +228,7 @@ def test_the_queue_that_is_not_stored_is_told(make: Make) -> None:
     assert "has '{queue}\\\\x00' of queue q2;" in text
 
 
-def test_a_message_that_never_comes_is_told(make: Make) -> None:
+def test_a_message_that_never_comes_is_an_error(make: Make) -> None:
     def prove(broker: native.NativeBroker) -> None:
         raise ClientError("no credit")
 
@@ -416,7 +416,7 @@ def test_a_queue_has_rules_of_its_own(make: Make, tmp_path: pathlib.Path) -> Non
     ]
 
 
-def test_a_queue_that_is_refused_is_told_with_the_answer(make: Make, tmp_path: pathlib.Path) -> None:
+def test_a_refused_queue_is_an_error_with_the_answer(make: Make, tmp_path: pathlib.Path) -> None:
     words = f'"amqp={{amqp_port}}", "http={{http_port}}", "puts={tmp_path}/puts", "status=404"'
     broker = make(
         "web(said['http']); amqp(said['amqp'])",
@@ -459,7 +459,7 @@ def test_a_broker_that_refuses_hyphens_gets_another_character(make: Make, tmp_pa
         ('["/bin/sleep", "60"]\nseconds = 0.2', "/bin/sleep did not end within 0.2 s"),
     ],
 )
-def test_a_command_that_declares_no_queue_is_told(make: Make, command: str, words: str) -> None:
+def test_a_command_that_declares_no_queue_is_an_error(make: Make, command: str, words: str) -> None:
     told = refused(make("print('hello', flush=True); amqp(said['amqp'])", more=f"[queues]\ncommand = {command}"))
 
     assert words in str(told)
@@ -505,7 +505,7 @@ def test_it_is_refused_as_well_where_its_end_was_seen_before(make: Make, monkeyp
     assert "left its parent: " in str(refused(make("if os.fork():\n    os._exit(0)\ntime.sleep(600)")))
 
 
-def test_one_that_leaves_its_parent_when_it_is_ready_is_told_the_same(make: Make) -> None:
+def test_one_that_leaves_its_parent_when_it_is_ready_is_the_same_error(make: Make) -> None:
     """Its parent waits till it listens, as good daemons do: the start is over by then."""
     script = "if os.fork():\n    signal.pause()\nos.setsid()\namqp(said['amqp'])"
     broker = make(script)
@@ -575,7 +575,7 @@ def test_who_clears_his_environment_is_found_by_the_pid_file(make: Make) -> None
     assert not is_alive(pid)
 
 
-def test_an_old_pid_file_names_nobody(make: Make) -> None:
+def test_an_old_pid_file_names_no_process(make: Make) -> None:
     """The pid of an earlier start may be another's by now."""
     stranger = subprocess.Popen(["sleep", "600"])
     began = identify(stranger.pid)
@@ -642,7 +642,7 @@ def test_the_oldest_of_a_tree_is_its_main_process() -> None:
         ("amqp(0)", "; its processes listen on "),
     ],
 )
-def test_a_broker_that_is_not_ready_is_told_with_its_field_and_its_log(make: Make, script: str, words: str) -> None:
+def test_a_broker_that_is_not_ready_is_an_error_with_its_field_and_log(make: Make, script: str, words: str) -> None:
     error = late(make(f"print('its last word', flush=True)\n{script}"), words)
 
     assert (words in str(error), str(error).count("\n")) == (True, 0)
@@ -657,7 +657,7 @@ def test_a_broker_that_is_not_ready_is_told_with_its_field_and_its_log(make: Mak
         ("amqp(said['amqp'], b'AMQP\\0\\0\\x09\\1')", "which is not AMQP 1.0"),
     ],
 )
-def test_an_end_and_another_protocol_are_told_at_once(make: Make, script: str, words: str) -> None:
+def test_an_end_and_another_protocol_are_recognised_at_once(make: Make, script: str, words: str) -> None:
     """Its time is never over: waiting on would hang."""
     error = refused(make(f"print('its last word', flush=True)\n{script}", "ready_s = 1e9"))
 
@@ -665,7 +665,7 @@ def test_an_end_and_another_protocol_are_told_at_once(make: Make, script: str, w
     assert "its last word" in error.log_tail
 
 
-def test_a_port_that_nobody_told_the_broker_is_told(make: Make) -> None:
+def test_a_port_that_the_broker_does_not_get_is_an_error(make: Make) -> None:
     broker = make("amqp(0)", command='["{python}", "{here}/broker.py"]')
     hint = "{amqp_port} is not in the file, so the broker does not know its port"
 
@@ -688,11 +688,11 @@ def test_the_end_of_its_own_log_is_shown_where_it_prints_nothing(make: Make) -> 
         ('["/bin/true"]', 'folder = "{instance}/none"', "start.folder: "),
     ],
 )
-def test_a_command_that_cannot_be_started_is_told(make: Make, command: str, start: str, words: str) -> None:
+def test_a_command_that_cannot_be_started_is_an_error(make: Make, command: str, start: str, words: str) -> None:
     assert words in str(refused(make("", start, command=command)))
 
 
-def test_a_broker_that_ignores_its_stop_signal_is_killed_and_told(make: Make) -> None:
+def test_a_broker_that_ignores_its_stop_signal_is_killed_and_recorded(make: Make) -> None:
     broker = make(
         "signal.signal(signal.SIGINT, signal.SIG_IGN); amqp(said['amqp'])", 'stop_signal = "SIGINT"\nready_s = 9'
     )

@@ -38,7 +38,7 @@ sha512 = "SUM"
 # the files
 
 
-def test_an_unknown_name_is_told_the_closest() -> None:
+def test_an_unknown_name_gets_the_closest_one() -> None:
     with pytest.raises(UsageError, match=r"^unknown client 'qpid-jsm': did you mean 'qpid-jms'\? known: artemis-jms, "):
         find("qpid-jsm")
 
@@ -105,7 +105,7 @@ def test_no_setting_of_a_client_covers_one_of_a_broker(name: str) -> None:
         ('surface = "jms"', "surface = jms", "Invalid value"),
     ],
 )
-def test_a_faulty_file_is_told_with_its_path(
+def test_a_faulty_file_is_an_error_with_its_path(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, old: str, new: str, words: str
 ) -> None:
     file = tmp_path / "clients" / "faulty" / "client.toml"
@@ -322,7 +322,7 @@ def test_no_application_of_jms_does_what_our_own_sessions_do(need: str) -> None:
         ("qpid-amqp091", "individual", "Apache Qpid JMS for AMQP 0-9-1 has no such mode"),
     ],
 )
-def test_a_mode_that_it_does_not_have_is_told(name: str, mode: str, expected: str) -> None:
+def test_an_unknown_mode_is_an_error(name: str, mode: str, expected: str) -> None:
     assert find(name).lacks(f"mode {mode}") == expected
 
 

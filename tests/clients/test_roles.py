@@ -296,7 +296,7 @@ def test_transactions_are_begun_filled_and_discharged(play):
     ],
     ids=["answered", "unanswered", "rolled back", "none"],
 )
-def test_the_last_transaction_that_was_asked_to_commit_is_told(play, step, broker, asked):
+def test_the_report_names_the_last_transaction_that_was_asked_to_commit(play, step, broker, asked):
     """With or without an answer; not one that was rolled back."""
     assert asked == play(step, broker)[0].asked
 
@@ -443,7 +443,7 @@ def test_a_message_is_refused_once(play):
 
 
 @pytest.mark.parametrize(("selects", "told"), [("", []), ("odd", ["p1:2", "foreign"]), ("even", ["p1:1", "foreign"])])
-def test_a_message_that_the_selector_does_not_match_is_told(play, selects, told):
+def test_a_message_that_the_selector_does_not_match_is_recorded(play, selects, told):
     _, events = play(Consume("auto", selects=selects, stop=3), Listed(messages=["p1:1", "p1:2", "foreign"]))
     found = [event for event in events if event.op is Op.DELIVER]
 

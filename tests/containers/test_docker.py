@@ -280,7 +280,7 @@ def test_a_port_that_only_the_engine_answers_at(pretend, ledger, tmp_path, monke
         assert "" == made._readiness.lacks(made.log)
 
 
-def test_a_broker_that_listens_where_nobody_comes_is_told_so(pretend, ledger, tmp_path, monkeypatch):
+def test_a_broker_that_listens_on_another_port_gets_an_error_that_says_so(pretend, ledger, tmp_path, monkeypatch):
     """Inside 127.0.0.1 is the container's own."""
     number = free()
     table = TABLE.model_copy(update={"ports": {"amqp": number}})

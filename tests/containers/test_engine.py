@@ -180,7 +180,7 @@ def test_what_a_container_is_made_of(image, real, tmp_path):
     assert [] == [each for each in real._client.client.containers.list(all=True) if "ryuk" in str(each.image)]
 
 
-def test_a_container_that_cannot_be_started_is_told_in_one_line(image, real, tmp_path):
+def test_a_container_that_does_not_start_is_reported_in_one_line(image, real, tmp_path):
     """The engine's own words, and nothing left."""
     with Ledger(tmp_path, f"no-{tmp_path.name}") as book, pytest.raises(LaunchError, match="could not start container"):
         real.run(Spec(image, ("/no/such/command",)), f"no-{tmp_path.name}", book)

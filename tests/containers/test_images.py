@@ -330,7 +330,7 @@ def test_what_is_missing_is_said_where_it_cannot_be_installed(tmp_path, monkeypa
         dockerd.install()
 
 
-def test_a_plain_user_is_told_so(monkeypatch):
+def test_the_report_says_that_the_user_is_not_root(monkeypatch):
     monkeypatch.setattr(dockerd.os, "getuid", lambda: 1000)
     with pytest.raises(LaunchError, match="needs root"):
         dockerd.install()

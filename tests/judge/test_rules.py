@@ -368,7 +368,7 @@ def test_recovery_is_judged_in_every_scenario():
         rule(RECOVER, ONE, CLEAN)
 
 
-def test_recovery_is_judged_whatever_was_selected():
+def test_recovery_is_judged_with_any_selection():
     """The selected claims rest on it."""
     chosen = msgspec.structs.replace(RUN, selected=("SOLCD-ACK-01",))
 

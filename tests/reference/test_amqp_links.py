@@ -318,7 +318,7 @@ def test_an_aborted_delivery_is_forgotten(broker, peer):
 LIMITED = "--set=max_message_bytes=100000"
 
 
-def test_the_limit_of_a_message_is_told(start, peer):
+def test_the_error_names_the_limit_of_a_message(start, peer):
     """max-message-size of the attach."""
     link = peer(start(LIMITED)).sender()
 

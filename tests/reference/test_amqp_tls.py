@@ -149,7 +149,7 @@ def test_a_proton_client_with_a_password(secured, password, let_in):
             BlockingConnection(f"amqp://{place}", timeout=PATIENCE, **options)
 
 
-def test_nobody_is_anonymous_where_there_is_a_password(secured):
+def test_a_broker_with_a_password_refuses_anonymous_clients(secured):
     """By SASL or without it."""
     place = secured(*secured.alice)["amqp"]
     for options in ({"allowed_mechs": "ANONYMOUS"}, {"sasl_enabled": False}):

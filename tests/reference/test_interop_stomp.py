@@ -109,7 +109,7 @@ def test_stomp_py_headers_survive(server):
     assert (frame.headers["odd"], frame.headers["ä"]) == (ODD, "ö")
 
 
-def test_stomp_py_is_told_what_was_wrong(server):
+def test_stomp_py_gets_the_error(server):
     """An ERROR with words in its message header; and the broker ends the connection (STOMP 1.2, ERROR)."""
     connection, heard = connected(server)
     connection.ack("nothing")

@@ -56,7 +56,7 @@ def test_a_message_that_comes_too_late_is_never_delivered():
     assert (rig.answers, got, rig.bodies(), rig.on_disk()) == (["done"], {}, [], [])
 
 
-def test_what_expired_is_not_delivered_though_nobody_has_swept():
+def test_an_expired_message_is_not_delivered_before_the_sweep():
     """More end together than are removed at once: the others are not sent in the meantime."""
     rig = Rig()
     for n in range(2500):
@@ -201,7 +201,7 @@ def test_a_transaction_counts_from_the_send():
     assert rig.broker.next_expiry() == START + 5
 
 
-def test_the_consumer_is_told_what_is_left():
+def test_the_consumer_gets_what_is_left():
     """Section 3.2.1: an intermediary sends the reduced ttl, and none where none came."""
     rig = Rig("q:ttl_ms=60000")
     for ttl in (10.0, 0):

@@ -22,7 +22,7 @@ def events(broker, path="/queues/q"):
     return (broker.get(path) for _ in itertools.count())
 
 
-def test_the_timer_removes_what_expires_though_nobody_comes(start, peer):
+def test_the_timer_removes_what_expires_without_a_consumer(start, peer):
     """No client and no consumer: the depth falls by itself, at the end of the time and not before."""
     broker = start()
     client = peer(broker)

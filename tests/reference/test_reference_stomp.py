@@ -250,7 +250,7 @@ def test_a_peer_that_is_faster_than_the_disk_is_to_be_held_back(rig):
     assert not client.connection.choked
 
 
-def test_who_was_held_back_is_told_when_the_disk_is_done(rig):
+def test_a_held_answer_is_sent_when_the_disk_is_done(rig):
     """Though there is nothing to be sent: a peer that asks for no receipts would else never be read again."""
     woken = []
     connection = stomp.StompConnection(rig.broker, lambda: woken.append(connection.choked), rig.numbers, rig.later)

@@ -265,7 +265,7 @@ def test_a_publisher_that_never_reads_its_answers_is_not_read_either(start, conn
             peer.say("SEND", destination="q", receipt="r" * 50_000)
 
 
-def test_a_peer_that_never_connects_is_told_and_closed(start, connect):
+def test_a_peer_that_never_connects_gets_an_error_and_is_closed(start, connect):
     """Silent, with endless heart-beats, or with a CONNECT that comes byte by byte; one that is connected stays."""
     broker = start(before=QUICK)
     stays = connect(broker)

@@ -108,7 +108,7 @@ def test_the_disconnect_that_waits_gets_the_error_of_what_it_waits_for(monkeypat
     assert error(client)[:2] == ("no room", "s")
 
 
-def test_a_refusal_of_a_peer_that_is_gone_is_told_to_nobody(monkeypatch):
+def test_a_refusal_for_a_peer_that_is_gone_is_dropped(monkeypatch):
     """Its socket has closed meanwhile."""
     rig = Rig()
     client = rig.client()

@@ -167,7 +167,7 @@ def test_a_damaged_record_is_not_written_again_with_a_good_crc():
         old.slice()
 
 
-def test_a_message_that_is_not_found_is_told():
+def test_a_message_that_is_not_found_is_named():
     """Another process emptied its segment: the broker must not delete it as if that were right."""
     old = Old(stored(1), stored(2))
     old.files[1][24:] = bytes(SEGMENT - 24)

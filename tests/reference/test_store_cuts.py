@@ -130,7 +130,7 @@ def test_segments_stay_few_however_many_messages_pass():
     assert machine.commit._journal.total <= 4 * SMALL
 
 
-def test_an_old_queue_that_nobody_uses_is_not_forgotten():
+def test_an_old_unused_queue_is_not_forgotten():
     """Its name, its next number and its ids outlive every segment they were said in."""
     machine = Machine()
     machine.batch(*declared("old", "q"), stored(1, "old", number=41), Identified("old", b"seen"), Removed(1))

@@ -511,7 +511,7 @@ def test_a_clean_stop_does_not_wait_for_space(store, space):
     assert store().ids() == [1]
 
 
-def test_compaction_goes_on_when_nobody_asks(store):
+def test_compaction_goes_on_without_requests(store):
     """One message of the first segment stays and is moved; the disk's thread does it in its own time."""
 
     async def script():

@@ -56,7 +56,7 @@ def test_a_subscription_found_after_a_restart_gets_what_is_sent_then():
     assert [[b"1"], [b"1"]] == [again.again().bodies(name) for name in names]
 
 
-def test_client_name_and_topic_are_told_apart():
+def test_client_name_and_topic_are_kept_apart():
     """Their own colons and slashes say nothing."""
     rig = Rig()
     places = [("a:b", "c", "d"), ("a", "b:c", "d"), ("a", "b", "c:d"), ("a/b", "c", "e"), ("a%3Ab", "c", "f")]

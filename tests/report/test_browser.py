@@ -55,7 +55,7 @@ def opened(browser, addresses):
 @pytest.mark.parametrize(
     ("name", "width", "scheme"), [("healthy", 390, "light"), ("full", 1300, "dark"), ("site", 390, "dark")]
 )
-def test_everybody_can_read_it(opened, name, width, scheme):
+def test_every_user_can_read_it(opened, name, width, scheme):
     """axe-core finds nothing serious, and no page is wider than its window, with everything unfolded."""
     page = opened(name, width, color_scheme=scheme)
     for kind in (".claim details", ".scenario", ".evidence details"):  # one of each: all of them take axe-core a minute

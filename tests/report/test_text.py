@@ -166,7 +166,7 @@ def test_a_run_without_anything():
     assert "Nothing was tried. The run was interrupted." == text.splitlines()[-3]
 
 
-def test_what_thorough_would_add_is_told():
+def test_the_summary_says_what_thorough_would_add():
     run = msgspec.structs.replace(judgement(row()).run, left_to_thorough=("one", "two"), floor_seconds=2.0, seconds=3.0)
     lines = plain(msgspec.structs.replace(judgement(row()), run=run)).splitlines()
     told = "only with --thorough, since others stand for them: one, two"
@@ -176,7 +176,7 @@ def test_what_thorough_would_add_is_told():
     assert told not in plain(judgement(row()))
 
 
-def test_what_was_expected_is_told():
+def test_the_error_says_what_was_expected():
     item = Item(standing=Standing.KNOWN, claim="SOLCD-ACK-01", scenario="s", text="flaky (link; until 2027-01-31)")
     found = Expectations(exit_code=0, means="nothing new", items=(item,) * 25)
     text = plain(judgement(violated()), expected=found)

@@ -64,7 +64,7 @@ def test_an_acknowledgement_that_left_too_early_is_seen(frames, protocol, liar):
 
 @BOTH
 @pytest.mark.parametrize("liar", ["", "acknowledges-prefetched"])
-def test_one_acknowledge_is_told_of_all_that_it_covers(frames, protocol, liar):
+def test_one_acknowledge_records_all_that_it_covers(frames, protocol, liar):
     crash = ConsumerCrash(Nth("process", 30))
     step = Consume("client", prefetch=60, acknowledge=20, confirm=True, linked=True, until=crash)
     _, folder, seen = frames(Publish(60, window=60), step, protocol=protocol, session_liar=liar)

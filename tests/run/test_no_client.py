@@ -96,7 +96,7 @@ def test_without_a_word_the_first_protocol_of_ours_is_spoken() -> None:
     assert ("amqp", "stomp") == (opening.choose_protocol("", artemis), opening.choose_protocol("", only))
 
 
-def test_its_listing_says_that_nobody_speaks_to_it() -> None:
+def test_its_listing_says_that_no_client_speaks_to_it() -> None:
     block = listing().split("\nems: ")[1].split("\n\n")[0]
 
     assert "unverified" in block

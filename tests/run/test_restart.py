@@ -202,7 +202,7 @@ def test_a_broker_that_was_never_ready_is_not_accused(recovery):
 
 
 @pytest.mark.parametrize("why", ["the data of an external broker is its owner's", "two versions share it"])
-def test_where_no_copy_can_be_made_nobody_is_accused(recovery, why):
+def test_without_a_copy_of_the_data_no_broker_is_accused(recovery, why):
     start, _, made = recovery(DEAD, no_copy=why)
 
     found = start.start()

@@ -159,7 +159,7 @@ def test_what_reads_frames_is_not_tried_over_tls(folder, tmp_path):
         (Access(mechanism="EXTERNAL"), "give --tls-cert and --tls-key"),
     ],
 )
-def test_what_cannot_work_is_told_before_anything_starts(folder, tmp_path, typed, said):
+def test_what_cannot_work_is_an_error_before_anything_starts(folder, tmp_path, typed, said):
     with pytest.raises(UsageError, match=said):
         prepared(folder, tmp_path / "run", "amqp", typed, "SOLCD-ACK-01")
 

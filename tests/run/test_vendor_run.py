@@ -189,7 +189,7 @@ def test_artemis_own_client_waits_as_its_document_says(tmp_path: pathlib.Path) -
     assert {"Apache Artemis JMS 2.56.0"} == {row.client for row in found.values()}
 
 
-def test_without_jpype_the_next_step_is_told(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_jpype_the_error_names_the_next_step(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def version(name: str) -> str:
         raise PackageNotFoundError(name)
 
