@@ -1,4 +1,4 @@
-"""Detection power: how often kills find a broker with a stated defect (docs/power.md).
+"""Detection power: how often kills find a broker with a stated defect (docs/explanation/power.md).
 
 Each liar with a size is a subject: the engine of every run kills it so many times, and the judge counts the kills after
 which messages offend. The chance of n kills is arithmetic: 1-(1-p)^n, with p as measured for one.

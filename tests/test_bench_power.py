@@ -15,7 +15,7 @@ from conformance import claims, paths, scenario
 from conformance.ledger import Ledger
 from conformance.reference.liars import find
 
-PAGE = (paths.root() / "docs" / "power.md").read_text("utf-8")
+PAGE = (paths.root() / "docs" / "explanation" / "power.md").read_text("utf-8")
 AIM = next(aim for aim in AIMS if aim.scenario == "broker-killed-while-sending-one-by-one")
 
 

@@ -59,7 +59,7 @@ def test_the_package_opens_nothing_else(held):
     assert {"conformance/followup/bundle/archive.py"} == {
         name for name, text in package.items() if "paths.root(" in text
     }
-    assert {"docs/brokers-toml.md", "docs/external-brokers.md"} <= pages
+    assert {"docs/how-to/broker-file.md", "docs/how-to/external-brokers.md"} <= pages
     assert {f"conformance/_data/{page}" for page in pages} - held.keys() == set()
 
 

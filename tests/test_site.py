@@ -41,7 +41,7 @@ def test_the_site_is_built_and_loads_nothing_from_elsewhere(build, tmp_path):
 def test_broken_links_are_refused(build, tmp_path):
     """To a page, and to a heading of one."""
     with (tmp_path / "docs" / "tutorial.md").open("a") as page:
-        page.write("\n[a page](nowhere.md) and [a heading](power.md#nowhere)\n")
+        page.write("\n[a page](nowhere.md) and [a heading](explanation/power.md#nowhere)\n")
     done = build()
 
     assert 0 != done.returncode

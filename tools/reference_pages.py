@@ -1,9 +1,9 @@
-"""Write the pages of docs/reference that are data of the code: `python -m tools.reference_pages`."""
+"""Write the pages and figures that are data of the code: `python -m tools.reference_pages`."""
 
 from __future__ import annotations
 
 import json
-import pathlib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -14,14 +14,15 @@ from conformance.adapters.file import schema
 from conformance.errors import PRECEDENCE, ExitCode
 from conformance.frontend.cli import cli
 from conformance.frontend.options import PYTEST, options_of
+from conformance.reference import liars
 from conformance.report.phrases import EXIT_MEANS
 
-FOLDER = paths.root() / "docs" / "reference"
+ROOT = paths.root()
 HEAD = "<!-- Written by `python -m tools.reference_pages`; a test compares it. -->\n\n"
 
 
 def pages() -> dict[str, str]:
-    """Return the text of each page by its file name."""
+    """Return the text of each page by its path: whole ones, and those that have a table or figures among other text."""
     made = {
         "claims.md": _claims(),
         "scenarios.md": _scenarios(),
@@ -29,7 +30,24 @@ def pages() -> dict[str, str]:
         "broker-toml.md": _keys(),
         "exit-codes.md": _exit_codes(),
     }
-    return {name: HEAD + "\n".join(lines) + "\n" for name, lines in made.items()}
+    return {
+        **{f"docs/reference/{name}": HEAD + "\n".join(lines) + "\n" for name, lines in made.items()},
+        "docs/reference/liars.md": _before("docs/reference/liars.md", "| liar |") + liars.table() + "\n",
+        "README.md": _figures((ROOT / "README.md").read_text()),
+    }
+
+
+def _before(path: str, mark: str) -> str:
+    return (ROOT / path).read_text().partition(mark)[0]
+
+
+def _figures(text: str) -> str:
+    """Return the text with its numbers of scenarios, claims and liars."""
+    catalogue = claims.load()
+    decided, every = len(catalogue.claims) - len(catalogue.untried), len(catalogue.claims)
+    scripts = len(scenario.load(catalogue))
+    text = re.sub(r"\d+ scenarios decide \d+ of the \d+", f"{scripts} scenarios decide {decided} of the {every}", text)
+    return re.sub(r"\d+ liars", f"{len(liars.LIARS)} liars", text)
 
 
 def _table(*head: str, rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
@@ -117,7 +135,7 @@ def _keys() -> Iterator[str]:
     yield from (
         "# Keys of broker.toml",
         "",
-        "[A broker as one file](../brokers-toml.md) has an example of most of them.",
+        "[A broker as one file](../how-to/broker-file.md) has an example of most of them.",
     )
     yield "`conformance adapters --schema` prints this as a JSON Schema."
     for name, table in [("The file", made), *made["$defs"].items()]:
@@ -164,9 +182,9 @@ def _exit_codes() -> Iterator[str]:
     yield "NOT_TRIED does not change the code; `--require-tried` makes it 2."
 
 
-def main(folder: pathlib.Path = FOLDER) -> None:
+def main() -> None:
     for name, text in pages().items():
-        (folder / name).write_text(text)
+        (ROOT / name).write_text(text)
 
 
 if __name__ == "__main__":

@@ -278,7 +278,7 @@ def with_configuration(adapter: Adapter, path: pathlib.Path | None) -> Adapter:
     if not isinstance(adapter, FileAdapter) or adapter.file.config is None:
         raise UsageError(
             f"--config {path}: {adapter.name} has no [config] in its broker.toml, the table that says what of a "
-            "configuration is a port or a path; docs/own-configuration.md has an example"
+            "configuration is a port or a path; docs/how-to/own-configuration.md has an example"
         )
     contained = adapter.launcher == DOCKER
     reason = "its owner configures it" if adapter.launcher == EXTERNAL else ""

@@ -20,7 +20,7 @@ from conformance.errors import UsageError
 from conformance.frontend.options import pairs
 
 _COMMANDS = """\
-# Commands that inject faults. A fault without a command is not tried (docs/external-brokers.md).
+# Commands that inject faults. A fault without a command is not tried (docs/how-to/external-brokers.md).
 # kill = ["docker", "kill", "broker"]       # ends it at once
 # start = ["docker", "start", "broker"]     # starts it again on the same data, unless it comes back by itself
 # stop = { command = ["docker", "stop", "--time", "20", "broker"], seconds = 30 }

@@ -498,7 +498,7 @@ def save(found: Selftest, folder: pathlib.Path) -> pathlib.Path:
     (folder / "selftest.json").write_bytes(text + b"\n")
     page = folder / "selftest.html"
     template = html.environment().get_template("selftest.html.j2")
-    files = {"bugs": paths.fixtures() / "bugs" / "README.md", "power": paths.docs() / "power.md"}
+    files = {"bugs": paths.fixtures() / "bugs" / "README.md", "power": paths.docs() / "explanation" / "power.md"}
     tables = {name: html.markdown(path) for name, path in files.items()}
     page.write_text(template.render(found=found, uncovered=uncovered(), **tables), "utf-8")
     return page

@@ -1,4 +1,4 @@
-"""Profiles: the documented behaviour of a system, for peers that ask for it. Wire forms: docs/reference-profiles.md.
+"""Profiles: the documented behaviour of a system, for peers that ask for it. Wire forms: docs/reference/profiles.md.
 
 A profile adds to the standards and takes nothing away: a peer that asks for nothing gets the standard.
 """

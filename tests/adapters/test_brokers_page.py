@@ -1,4 +1,4 @@
-"""docs/brokers-toml.md and the examples: checked against the model, so that neither can lag behind."""
+"""docs/how-to/broker-file.md and the examples: checked against the model, so that neither can lag behind."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from conformance.adapters.file.model import (
 from conformance.adapters.file.placeholders import MEANING
 from conformance.adapters.file.reading import read_table
 
-PAGE = (paths.root() / "docs/brokers-toml.md").read_text()
+PAGE = (paths.root() / "docs/how-to/broker-file.md").read_text()
 EXAMPLE = tomllib.loads(PAGE.split("```toml\n")[1].split("```")[0])
 ACCESS = tomllib.loads(PAGE.split("## TLS and login")[1].split("```toml\n")[1].split("```")[0])["access"]
 OTHERS = {"policies", "fetch", "java", "xml", "container", "variants", "ack_modes", "external", "access", "config"}

@@ -504,7 +504,7 @@ def test_a_local_folder_holds_the_distribution(tmp_path: pathlib.Path) -> None:
 
 # the page
 
-PAGE = (paths.root() / "docs/external-brokers.md").read_text()
+PAGE = (paths.root() / "docs/how-to/external-brokers.md").read_text()
 EXAMPLES = [part.split("```")[0] for part in PAGE.split("```toml\n")[1:]]
 
 

@@ -65,7 +65,7 @@ def test_a_line_of_the_compose_file(conformance, tmp_path, monkeypatch, name):
 
 
 def test_the_line_of_the_bundled_broker(conformance, tmp_path):
-    """Its AMQP address and that of its management, as docs/external-brokers.md says."""
+    """Its AMQP address and that of its management, as docs/how-to/external-brokers.md says."""
     adapter = adapters.find("reference")
     with _running(adapter, tmp_path) as broker:
         line = _moved("run --adapter reference:external=amqp://HOST:5672,http://HOST:8080", broker)

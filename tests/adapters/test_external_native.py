@@ -25,7 +25,7 @@ OWNED = "orders"
 
 PREFIX = "conformance-run-1-"
 STEPS = (Publish(20, window=5), Drain(), Drain())
-TEXTS = ("docs/how-to/brokers.md", "docs/external-brokers.md", "docker-compose.yml")
+TEXTS = ("docs/how-to/brokers.md", "docs/how-to/external-brokers.md", "docker-compose.yml")
 LINES = sorted(
     {
         words
@@ -151,10 +151,10 @@ def test_broker_j_is_asked_by_its_management(tried):
 
 @pytest.mark.qpid
 def test_a_virtual_host_of_another_name_needs_the_file_of_the_page(tried, tmp_path):
-    """The file of docs/external-brokers.md, with the names of the virtual host there."""
+    """The file of docs/how-to/external-brokers.md, with the names of the virtual host there."""
 
     def spec(broker):
-        page = (paths.root() / "docs/external-brokers.md").read_text()
+        page = (paths.root() / "docs/how-to/external-brokers.md").read_text()
         text = page.split("```toml")[1].split("```")[0].replace("NODE/HOST", "default/default")
         text = text.replace("broker.example:5672", f"127.0.0.1:{broker.endpoint('amqp')[1]}")
         (tmp_path / "mine.toml").write_text(
@@ -278,7 +278,7 @@ def test_a_way_of_the_product_that_needs_a_broker_of_the_suite_is_refused(tmp_pa
     with pytest.raises(UsageError) as caught:
         adapters.find(f"{own}:external={out}")
     no_value = "{java} has a value only at a broker that the suite starts. Give another external"
-    page = "in its file (docs/external-brokers.md)"
+    page = "in its file (docs/how-to/external-brokers.md)"
     assert str(caught.value).splitlines() == [
         f"{out}: 2 errors",
         f"  external.depth.command: {no_value}.depth {page}",

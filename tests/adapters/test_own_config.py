@@ -836,7 +836,7 @@ def test_the_command_shows_it_at_the_start_and_refuses_in_one_line(typed, tmp_pa
 
 # The page.
 
-PAGE = (paths.root() / "docs/own-configuration.md").read_text()
+PAGE = (paths.root() / "docs/how-to/own-configuration.md").read_text()
 
 
 def block(kind: str) -> str:

@@ -223,7 +223,7 @@ def amqp(monkeypatch):
 
 
 def test_an_attach_asks_for_a_window(amqp):
-    """By link properties (docs/reference-profiles.md), and without a request by none."""
+    """By link properties (docs/reference/profiles.md), and without a request by none."""
     asked = amqp(WINDOWED)._senders["q"].properties
     assert {symbol("publish-window"): 9, symbol("ack-event-mode"): symbol("windowed")} == dict(asked)
     assert "per-message" == amqp(PER_MESSAGE)._senders["q"].properties["ack-event-mode"]

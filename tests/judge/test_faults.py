@@ -336,7 +336,7 @@ def test_a_fault_that_an_external_broker_has_no_command_for():
     assert (Verdict.NOT_TRIED, "external") == (killed.verdict, killed.launcher)
     assert killed.reason == (
         "No kill of an external broker: there is no command for it. Give external.kill.command in the broker's file "
-        "(docs/external-brokers.md), and it is tried."
+        "(docs/how-to/external-brokers.md), and it is tried."
     )
     assert halted.reason.startswith(f"No pause of an external broker: there is no command for it. Give {commands} in")
 

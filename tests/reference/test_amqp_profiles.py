@@ -1,4 +1,4 @@
-"""What an AMQP peer may ask for under a profile: docs/reference-profiles.md."""
+"""What an AMQP peer may ask for under a profile: docs/reference/profiles.md."""
 
 from __future__ import annotations
 

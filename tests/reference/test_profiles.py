@@ -76,7 +76,7 @@ def test_an_unknown_profile_names_the_closest():
 
 
 def test_each_profile_and_mode_is_documented():
-    text = (paths.root() / "docs/reference-profiles.md").read_text()
+    text = (paths.root() / "docs/reference/profiles.md").read_text()
 
     assert all(f"| `{name}`" in text for name in PROFILES)
     assert all(f"`{mode}`" in text for each in PROFILES.values() for mode in each.modes)

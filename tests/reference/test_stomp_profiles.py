@@ -1,4 +1,4 @@
-"""What a STOMP peer may ask for under a profile: docs/reference-profiles.md."""
+"""What a STOMP peer may ask for under a profile: docs/reference/profiles.md."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ _COMMANDS: Mapping[str, tuple[str, ...]] = {
 }
 """The commands that a fault needs, or a script (`Scenario.needs`). While a fault is armed they wait in this order."""
 
-PAGE = "docs/external-brokers.md"
+PAGE = "docs/how-to/external-brokers.md"
 """Says what each command is for."""
 
 _ITS_DISK = "the disk of an external broker is out of reach"

@@ -29,7 +29,7 @@ def complete_rules(file: BrokerFile, said: External) -> External:
         raise UsageError(
             "the file does not say how a queue is made: give "
             'declare = { command = [..., "{queue}"], remove = [...] }, creates_queues = true, or '
-            'queues = ["existing", "others"], in a file: external=FILE.toml (see docs/external-brokers.md)'
+            'queues = ["existing", "others"], in a file: external=FILE.toml (see docs/how-to/external-brokers.md)'
         )
     check_external(file, rules)
     if found := [*_missing_addresses(file, rules)] or [*_unfilled(file, rules)]:
@@ -72,7 +72,7 @@ def _unfilled(file: BrokerFile, rules: External) -> Iterator[str]:
     for name, table in {**_ways(file, rules), **commands}.items():
         for place, text, _ in texts({"external": {name: table.model_dump() if table else {}}}):
             if why := next(filter(None, (_no_value(word, given) for word in placeholders(text))), ""):
-                yield f"{place}: {why}. Give another external.{name} in its file (docs/external-brokers.md)"
+                yield f"{place}: {why}. Give another external.{name} in its file (docs/how-to/external-brokers.md)"
                 break
 
 

@@ -3,7 +3,7 @@
 `[fetch]`, `[installed]` and `[version]` are its distribution, `[template]`, `[xml]` and `[start]` make and start it,
 `[queues]`, `[depth]` and `[policies]` ask it. `[external]` is a broker that is running already; it is also a file for a
 broker of this package, `--adapter NAME:external=FILE.toml`. Texts may hold placeholders (`placeholders`).
-docs/brokers-toml.md has an example of every key.
+docs/how-to/broker-file.md has an example of every key.
 """
 
 from __future__ import annotations

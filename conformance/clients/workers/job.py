@@ -74,7 +74,7 @@ def address(destination: str, queue: str) -> str:
 
 
 class Asks(msgspec.Struct, frozen=True):
-    """The client's requests to a broker that supports them: docs/reference-profiles.md has the wire forms.
+    """The client's requests to a broker that supports them: docs/reference/profiles.md has the wire forms.
 
     A publisher: `window` messages of a publish window (0: it asks for nothing), and `event_mode` (`per_message`,
     `windowed` or nothing). A consumer: `mode`, the broker's own name for its acknowledgement mode.

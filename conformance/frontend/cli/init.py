@@ -24,7 +24,8 @@ _NEEDED = {
 _DEPTH_COMMAND = "Command that prints how many messages {queue} holds"
 _NO_DEPTH = (
     "no depth: without it the suite cannot tell an empty queue from a stuck one, so it could decide nothing about "
-    "losses; give --depth-url and --depth-field, or --depth-command; docs/brokers-toml.md, [depth], has one way more"
+    "losses; give --depth-url and --depth-field, or --depth-command; docs/how-to/broker-file.md, [depth], has one "
+    "way more"
 )
 
 
@@ -67,7 +68,8 @@ def init_broker(command: tuple[str, ...], out: pathlib.Path, **values: Any) -> i
     conformance adapters check ./broker.toml
 
     Write {amqp_port}, {stomp_port} or {NAME_port} where the command line takes a port, and {data_dir} where it takes
-    the folder of its data; docs/brokers-toml.md lists all such words. On a terminal you are asked for what is missing.
+    the folder of its data; docs/how-to/broker-file.md lists all such words. On a terminal you are asked for what is
+    missing.
     """
     from conformance import claims
     from conformance.frontend.draft import Draft

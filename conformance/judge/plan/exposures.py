@@ -36,7 +36,8 @@ class ExposureRule:
 OPEN_MS = 10
 """A commit that was answered so long before the fault is not open any more: its flush interval does not matter.
 
-A kill decides whether a commit is torn only if it would show a broker that needs 10 ms for a half (docs/power.md)."""
+A kill decides whether a commit is torn only if it would show a broker that needs 10 ms for a half
+(docs/explanation/power.md)."""
 
 _OPEN = f"coalesce(commit_asked_fault_at - committed_at <= {OPEN_MS}000000L, true)"
 

@@ -2,7 +2,7 @@
 
 `Honest` names the points at which a broker could lie; a row of the table overrides exactly one of them. The broker asks
 these questions and never learns who answers. To add a liar, add a row to one of the tables in this folder, and its line
-in docs/reference-liars.md. `FAMILIES` has those whose name has a number.
+in docs/reference/liars.md. `FAMILIES` has those whose name has a number.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ TRANSACTIONS: dict[str, Lie] = {
         fault="kill",
         stored_outcomes=lambda count: count // 2,
     ),
-    # Liars under a profile: publish windows and lazy acknowledgements (docs/reference-profiles.md).
+    # Liars under a profile: publish windows and lazy acknowledgements (docs/reference/profiles.md).
     "confirms-by-timer-only": lie(
         "A publish window is confirmed once a second, however much of it is stored.",
         "waited_for_timer",

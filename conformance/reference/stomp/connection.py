@@ -13,7 +13,7 @@ What the standard leaves to the server:
   something is full, and shows the head of the frame.
 - The header `expires` of a SEND is when it ends, in milliseconds since 1970, and `priority` a number from 0 to 9, as in
   ActiveMQ and Artemis. MESSAGE has both, whichever protocol the sender spoke.
-- The broker ignores host, and reads login and passcode if it has a user. docs/reference-profiles.md says what CONNECT,
+- The broker ignores host, and reads login and passcode if it has a user. docs/reference/profiles.md says what CONNECT,
   SEND and SUBSCRIBE may ask for under a profile.
 
 `StompConnection` is the wire: versions, heart-beats, receipts, ERROR, and how it ends. What the frames between CONNECT

@@ -196,7 +196,7 @@ class Consumer:
         self._peer.close(f"the queue {self.subscription.queue.name[:40]!r} was deleted")
 
     def _asked_mode(self, frame: StompFrame) -> ProfileMode:
-        """The mode of a profile (docs/reference-profiles.md), beside what `ack` says."""
+        """The mode of a profile (docs/reference/profiles.md), beside what `ack` says."""
         try:
             return self._broker.profile.consuming(frame.headers).mode
         except Unknown as error:
