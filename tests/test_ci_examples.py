@@ -11,6 +11,7 @@ import re
 import stat
 import subprocess
 import sys
+import tomllib
 
 import pytest
 import yaml
@@ -166,3 +167,18 @@ def test_the_known_failures_are_read():
     (known,) = expectations.read_known(FOLDER / "known-failures.toml", claims.load())
 
     assert "artemis" == known.adapter
+
+
+def test_the_workflow_runs_the_recipes_on_each_python():
+    jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "tests.yml").read_text())["jobs"]
+    claimed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    lines = {name: [step["run"] for step in job["steps"] if "run" in step] for name, job in jobs.items()}
+    recipes = re.findall(r"^([a-z-]+)(?: [^:=]*)?:", (ROOT / "justfile").read_text(), re.MULTILINE)
+
+    assert {"lint": ["./dev lint"], "tests": ["./dev test"], "whole": ["sudo .ci/run"]} == lines
+    assert {"lint", "test"} <= {*recipes}
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+    assert jobs["tests"]["strategy"]["matrix"]["python"] == [
+        found for line in claimed if (found := line.removeprefix("Programming Language :: Python :: ")).startswith("3.")
+    ]
+    assert all(job["timeout-minutes"] for job in jobs.values())
