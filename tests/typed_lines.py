@@ -33,13 +33,13 @@ NOT_RUN = {
     "apt-get": "it needs root and changes the machine; CI installs the packages of the README",
     "docker": "it needs an engine; tests/containers runs the image and the compose file",
     "export": "of the shell",
-    "git": "it reads a repository of the user's; tests/test_ci_examples.py plays the job with it",
+    "git": "it reads a repository of the user's; tests/house/test_ci_examples.py plays the job with it",
     "set": "of the shell",
     "echo": "of the shell",
     "pip": "it installs; `just release` installs the wheel",
     "sed": "it edits a copy of a file",
     "sudo": "it needs root and changes the machine",
-    "zensical": "tests/test_site.py builds the site",
+    "zensical": "tests/house/test_site.py builds the site",
 }
 """Commands that no test parses, each with the reason."""
 

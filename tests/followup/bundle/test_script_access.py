@@ -17,7 +17,7 @@ from conformance.adapters.distribution import fetch
 from conformance.followup.bundle import archive, script
 from conformance.ledger import Ledger
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "clients"))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2] / "clients"))
 import certificates
 
 LACKS = fetch.not_installed(adapters.find("rabbitmq").file)

@@ -13,10 +13,10 @@ from conformance.faults import possible
 from conformance.scenario import FRAMES
 from conformance.scenario.reading import JOURNAL_WATCHED, KILL_WHILE_STARTING
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent / "adapters"))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "adapters"))
 from owned_broker import COMMANDS, running, theirs  # noqa: F401 - fixtures
 
-HERE = pathlib.Path(__file__).parent / "elsewhere"
+HERE = pathlib.Path(__file__).parents[1] / "elsewhere"
 CLI = "import sys; from conformance.frontend.cli import main; sys.argv.insert(1, 'run'); main()"
 PLAYED = "broker-killed-after-commit"
 CUT = "cut-around-a-send"

@@ -169,7 +169,7 @@ def test_claims_that_only_the_bundled_broker_decides():
 
 def test_reading_order():
     """The package names every stage, in the order that the imports obey."""
-    stages = runpy.run_path(str(ROOT / "tests" / "test_tidy.py"))["STAGES"]
+    stages = runpy.run_path(str(ROOT / "tests" / "house" / "test_tidy.py"))["STAGES"]
 
     assert stages == re.findall(r"^`(\w+)`  ", conformance.__doc__ or "", re.MULTILINE)
 
