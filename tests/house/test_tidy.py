@@ -160,7 +160,7 @@ def test_folders_and_names():
 
 def test_the_architecture_page_names_what_exists():
     """Each module and folder on the page is one of the package."""
-    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text()
+    page = (ROOT / "docs" / "contributing" / "architecture.md").read_text()
     named = [ROOT / "conformance" / word for word in re.findall(r"`([a-z_]+(?:/[a-z_]+)+)/?`", page)]
 
     assert len(named) > 15
