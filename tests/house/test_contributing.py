@@ -2,6 +2,7 @@
 
 import json
 import os
+import pathlib
 import re
 import shlex
 import shutil
@@ -34,10 +35,11 @@ def blocks(page, language):
 def play(checkout, page):
     """Run every line of the page's console blocks; returns what each printed."""
     said = []
+    path = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
     for line in "".join(blocks(page, "console")).splitlines():
         name, *words = shlex.split(line, comments=True)
         start = {"conformance": [sys.executable, "-m", "conformance.frontend.cli"], "python": [sys.executable]}[name]
-        env = {**os.environ, "PYTHONPATH": str(checkout)}
+        env = {**os.environ, "PATH": path, "PYTHONPATH": str(checkout)}
         done = subprocess.run([*start, *words], cwd=checkout, env=env, capture_output=True, text=True, check=False)
         assert 0 == done.returncode, f"{line}\n{done.stdout}\n{done.stderr}"
         said.append(done.stdout)
@@ -60,3 +62,13 @@ def test_the_claim_and_the_scenario_of_the_page(checkout):
         if row["claim"] == "EXPECT-STOPS-01" and row["trials"]
     ]
     assert "EXPECT-STOPS-01" in (checkout / "docs" / "reference" / "claims.md").read_text()
+
+
+@pytest.mark.process
+def test_the_broker_of_the_page(checkout):
+    (checkout / "fixtures" / "brokers" / "example").mkdir()
+
+    _, shown, checked = play(checkout, "broker.md")
+
+    assert "native       can be started here" in shown
+    assert "can be tried: conformance run --adapter example" in checked
