@@ -1,7 +1,7 @@
 """An open run: `session` opens it, `OpenRun.record` records scenarios, and `OpenRun.judge` judges what is recorded.
 
-If a violation was seen in too few trials, its scenario is repeated and judged again. Only the judge decides, and it
-reads only the folder.
+A recording of the whole plan is judged in batches while it goes on. If a violation was seen in too few trials, its
+scenario is repeated and judged again. Only the judge decides, and it reads only the folder.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from conformance import adapters, judge, records
 from conformance.adapters import READY_QUEUE
 from conformance.adapters.distribution.versions import greeted_version_differs
 from conformance.adapters.interface import EXTERNAL
+from conformance.campaign.batches import BatchJudge
 from conformance.campaign.folders import judge_folder
 from conformance.campaign.options import Campaign, run_record
 from conformance.errors import Interrupted, LaunchError
@@ -37,11 +38,15 @@ from conformance.run.record import Progress, Recording, RunWriter, not_recorded
 
 @dataclasses.dataclass(frozen=True)
 class Watcher:
-    """The callbacks of a front during a run; every call may come from another thread."""
+    """The callbacks of a front during a run; every call may come from another thread.
+
+    `judged` gets what is judged so far, while the recording goes on.
+    """
 
     note: Callable[[str], None] = lambda _: None
     download: Callable[[int, int | None], None] | None = None
     progress: Callable[[Progress], None] = lambda _: None
+    judged: Callable[[Judgement], None] = lambda _: None
 
 
 @contextlib.contextmanager
@@ -123,8 +128,9 @@ def _spark(campaign: Campaign, planned: Sequence[Planned]) -> judge.StartingSess
     return judge.start_in_background(functools.partial(warm_up, used=list(names_used([first]))))
 
 
-_BATCH_S = 30.0
-"""The work that a budget adds at once: after it, the time that is left is looked at again."""
+_LEAST_S, _PARTS = 30.0, 4
+"""A budget adds trials for a part of the time that is left, at least for 30 s: their seconds are an estimate. A broker
+lives as long as the trials that are added at once."""
 
 
 class OpenRun:
@@ -157,8 +163,10 @@ class OpenRun:
             Interrupted: The user stopped it. Brokers and clients are gone, histories are closed as interrupted.
         """
         if scenarios is None:
-            self._record(self.campaign.trials)
-            self._spend_budget()
+            folder, quiet, note = self.campaign.folder, self._recording.quiet, self.watcher.note
+            with BatchJudge(folder, self._starting.result, self._judge_batch, quiet, note):
+                self._record(self.campaign.trials)
+                self._spend_budget()
             return
         wanted = {name: self.campaign.scenarios[name] for name in scenarios}
         self._record(self.campaign.adapt(plan(self.campaign.selection, wanted, self.campaign.catalogue)))
@@ -167,7 +175,7 @@ class OpenRun:
         """Record more trials until the time of `--budget` has passed."""
         campaign = self.campaign
         while (left := self._started + campaign.options.budget_s - time.monotonic()) > 0:
-            seconds = min(left, _BATCH_S) * campaign.jobs
+            seconds = min(left, max(_LEAST_S, left / _PARTS)) * campaign.jobs
             more = more_faults(campaign.selection, campaign.scenarios, self._added, seconds)
             if not more:
                 return
@@ -179,11 +187,13 @@ class OpenRun:
         if self._judged is not None:
             return self._judged
         self.watcher.note("judging")
+        self.finish()
         judged = self._judge()
         while repeats := self._repeats(judged):
             why = "an offence was not seen in every trial, or a fault met nothing at risk"
             self.watcher.note(f"{why}: {len(repeats)} more trials")
             self._record(repeats)
+            self.finish()
             judged = self._judge()
         found = judged.run
         run = msgspec.structs.replace(self.finish(), finished=found.finished, incomplete=found.incomplete)
@@ -224,9 +234,15 @@ class OpenRun:
         self._recording.record(trials)
 
     def _judge(self) -> Judgement:
-        self.finish()
         campaign = self.campaign
         return judge_folder(campaign.folder, campaign.catalogue, campaign.scenarios, self._starting, self._remembered)
+
+    def _judge_batch(self) -> None:
+        """Judge and show what is recorded so far; what comes later is added to it."""
+        found = self._judge()
+        count = f"{len(found.trials)} of {self._written.planned} trials"
+        why = f"when this was written it was still being recorded, and {count} were judged"
+        self.watcher.judged(msgspec.structs.replace(found, run=msgspec.structs.replace(found.run, incomplete=why)))
 
 
 def execute(campaign: Campaign, watcher: Watcher) -> Judgement:
