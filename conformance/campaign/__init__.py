@@ -2,6 +2,7 @@
 
 `options`   the options of a run, their check, and the record of the run
 `folders`   judges folders that earlier runs wrote, and joins the parts of one
+`batches`   judges a run while it is recorded
 `open_run`  records and judges
 """
 
