@@ -18,7 +18,7 @@ import psutil
 from benchmarks import aligned, histories
 from benchmarks.histories import CHECKS, EVENTS_OF_A_MESSAGE, Counts, Synthetic
 from conformance.errors import JudgeError, UsageError
-from conformance.judge.input.buckets import shared
+from conformance.judge.input.buckets import fits_cores
 from conformance.judge.input.packing import Compacted, compact_all
 from conformance.judge.plan.relations import EVERY, Check
 from conformance.judge.spark import JudgeSession
@@ -188,7 +188,7 @@ def compare(events: int, trials: int = 0, rounds: int = 1) -> dict[str, Any]:
 
 def _left_out(trials: Sequence[Compacted]) -> dict[str, str]:
     """Return the engines that cannot count these trials, each with the reason."""
-    if shared(trials, os.cpu_count() or 1):
+    if fits_cores(trials, os.cpu_count() or 1):
         return {}
     return {"spark_bucketed": "one trial has more than half of a core's share, and is in one bucket"}
 

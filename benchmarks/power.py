@@ -19,7 +19,7 @@ from importlib.metadata import version
 from benchmarks import aligned
 from benchmarks.triggers import Bench
 from conformance.errors import JudgeError, UsageError
-from conformance.frontend.selftest import SEED, prepared
+from conformance.frontend.selftest import SEED, prepare_run
 from conformance.ledger import Ledger
 from conformance.run.planning import Planned, subject_trials
 
@@ -148,7 +148,7 @@ def power(words: Sequence[str] = ()) -> Iterator[str]:
 
 def measured(bench: Bench, aim: Aim, liar: str, kills: int) -> Share:
     """Kill this liar, or the honest broker, so many times in the scenario. A trial that decides nothing is no kill."""
-    made = prepared([f"liar={liar}"] if liar else [], [aim.claim], None, required=[aim.claim])
+    made = prepare_run([f"liar={liar}"] if liar else [], [aim.claim], None, required=[aim.claim])
     script = made.scenarios[aim.scenario]
     check = script.decides[aim.claim]
     planned: list[Planned] = []

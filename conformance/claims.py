@@ -270,7 +270,7 @@ STORED = "confirm_means_stored"
 """The capability that a broker's file declares from its documentation. Without it a loss is reported, not violated."""
 
 
-def assumed(when: Mapping[str, Value], values: Mapping[str, Value]) -> tuple[str, ...]:
+def assumed_settings(when: Mapping[str, Value], values: Mapping[str, Value]) -> tuple[str, ...]:
     """Return the settings of these conditions that the broker's file does not describe; they are assumed to be strict.
 
     A condition that needs the strict value of such a setting is met. Counter-example: a file without any `[settings.*]`
@@ -281,7 +281,7 @@ def assumed(when: Mapping[str, Value], values: Mapping[str, Value]) -> tuple[str
     false`), and a missing setting permits nothing. A default (`absent`) is about a key that a product has. A window, a
     prefetch and whether a call waits are settings of a client or a session: the script or the client's file has them.
 
-    >>> assumed({"persistence": True, "sync_transactional": False, "prefetch": ">0"}, {})
+    >>> assumed_settings({"persistence": True, "sync_transactional": False, "prefetch": ">0"}, {})
     ('persistence',)
     """
     return tuple(name for name, wanted in when.items() if name in STORAGE and wanted is True and name not in values)
@@ -298,7 +298,7 @@ def unmet(when: Mapping[str, Value], values: Mapping[str, Value], absent: Collec
     >>> unmet({"window": ">0"}, {"window": 5}, ())
     ''
     """
-    silent = assumed(when, values)
+    silent = assumed_settings(when, values)
     for name, wanted in when.items():
         if name in silent or (wanted == "absent" and name in absent):
             continue
@@ -356,7 +356,7 @@ VENDOR_SURFACES = ("jms", "amqp091")
 """The surfaces for a vendor's own client instead of a session of this suite."""
 
 
-def spoken(claim: Claim, protocol: str, *, bundled: bool) -> bool:
+def is_about(claim: Claim, protocol: str, *, bundled: bool) -> bool:
     """Whether the claim is about `protocol`.
 
     On the bundled broker a claim that names a product's own client, and no wire protocol, is tried over any.

@@ -225,7 +225,7 @@ class Recorder:
     def append(self, event: Event) -> None:
         """Add an event that the caller built; its sequence must be `self.sequence`."""
         if self._size > limits.HISTORY and event.op is not Op.FAULT:
-            raise HistoryError(limits.exceeded("what it sends makes a history", limits.HISTORY))
+            raise HistoryError(limits.limit_sentence("what it sends makes a history", limits.HISTORY))
         self.sequence = event.sequence + 1
         buffer = self._buffer
         _ENCODER.encode_into(event, buffer, self._used)

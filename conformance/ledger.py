@@ -38,7 +38,7 @@ def withhold(variable: str) -> None:
     _SECRETS.add(variable)
 
 
-def inherited() -> dict[str, str]:
+def child_environment() -> dict[str, str]:
     """Return the environment of this process without its secrets, for a child process."""
     return {name: value for name, value in os.environ.items() if name not in _SECRETS}
 
@@ -47,7 +47,7 @@ def python_environment() -> dict[str, str]:
     """The environment of a Python child that finds this package, also in a checkout that is not installed."""
     package = str(pathlib.Path(__file__).resolve().parents[1])
     path = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")]))
-    return {**inherited(), "PYTHONPATH": path}
+    return {**child_environment(), "PYTHONPATH": path}
 
 
 class Ledger:
@@ -116,14 +116,14 @@ class Ledger:
     ) -> tuple[subprocess.Popen[bytes], str]:
         """Record the intent, start the process, record it. Return the process and its ticket.
 
-        `env` is the whole environment (default: `inherited`); the run's variable is added. A new session keeps the
+        `env` is the whole environment (default: `child_environment`); the run's variable is added. A new session keeps the
         Ctrl-C of the terminal away from it. Raises OSError if it cannot be started; the ticket is then closed.
         """
         ticket = self.intend("process", what=what, command=list(command))
         try:
             process = subprocess.Popen(
                 list(command),
-                env={**(inherited() if env is None else env), **self.environment},
+                env={**(child_environment() if env is None else env), **self.environment},
                 cwd=cwd,
                 stdin=stdin,
                 stdout=stdout,
@@ -231,7 +231,7 @@ def _release_process(record: Mapping[str, Any]) -> str:
     return f"killed {record.get('what', 'process')} (pid {wanted.pid})" if kill(wanted) else ""
 
 
-def marked(run_id: str) -> list[int]:
+def pids_of_run(run_id: str) -> list[int]:
     """Return the pids of other processes that have the mark of this run in their environment."""
     return [each.pid for each in started_with(f"{RUN_VARIABLE}={run_id}")]
 

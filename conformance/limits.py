@@ -64,19 +64,19 @@ TRIAL_S = 1_800.0
 """Seconds in which the clients of one trial must end. A trial has at most three that wait for the liveness bound."""
 
 
-def exceeded(what: str, most: float, unit: str = "bytes") -> str:
+def limit_sentence(what: str, most: float, unit: str = "bytes") -> str:
     """Return the sentence about a limit that a broker went over.
 
-    >>> exceeded("a frame", AMQP_FRAME)
+    >>> limit_sentence("a frame", AMQP_FRAME)
     'the broker went over a limit of this suite: a frame of more than 1,048,576 bytes'
     """
     return f"the broker went over a limit of this suite: {what} of more than {most:,.0f} {unit}"
 
 
-def quoted(text: object) -> str:
+def quote(text: object) -> str:
     """Return the text of a broker, cut if it is too long to be shown.
 
-    >>> len(quoted("x" * 100_000)) < 450
+    >>> len(quote("x" * 100_000)) < 450
     True
     """
     shown = str(text)

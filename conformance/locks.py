@@ -48,7 +48,7 @@ def release(path: pathlib.Path, descriptor: int) -> None:
 
 
 @contextlib.contextmanager
-def locked(target: pathlib.Path) -> Iterator[None]:
+def lock(target: pathlib.Path) -> Iterator[None]:
     """Let only one process at a time make `target`; the others wait, and find it made."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with (target.parent / f".{target.name}.lock").open("w") as stream:

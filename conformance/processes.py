@@ -134,7 +134,7 @@ def is_stopped(pid: int) -> bool:
 def is_alive(pid: int) -> bool:
     """Whether some thread of the process still runs; its zombie is not alive."""
     try:
-        with opened(pid) as handle:
+        with open_pidfd(pid) as handle:
             return not wait_ended([handle], 0)
     except OSError:
         return False
@@ -146,7 +146,7 @@ def kill(wanted: Identity) -> bool:
     The handle is opened before the comparison: from then on the signal can reach no other process.
     """
     try:
-        with opened(wanted.pid) as handle:
+        with open_pidfd(wanted.pid) as handle:
             if not is_same(wanted):
                 return False
             send(handle, signal.SIGKILL)
@@ -156,7 +156,7 @@ def kill(wanted: Identity) -> bool:
         return False
 
 
-def opened(pid: int) -> contextlib.AbstractContextManager[int]:
+def open_pidfd(pid: int) -> contextlib.AbstractContextManager[int]:
     """A handle of this process, until the end of the `with`, which raises `ProcessLookupError` if there is none."""
     return _unnamed_file(pid) if cannot_hold() else _pidfd(pid)
 
@@ -168,7 +168,7 @@ def opened_all(pids: Sequence[int]) -> Iterator[dict[int, int]]:
         handles: dict[int, int] = {}
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
-                handles[pid] = stack.enter_context(opened(pid))
+                handles[pid] = stack.enter_context(open_pidfd(pid))
         yield handles
 
 

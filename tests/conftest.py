@@ -75,4 +75,4 @@ def marked():
     """Return the pids of living processes that carry a run's mark in their environment."""
     from conformance import ledger
 
-    return ledger.marked
+    return ledger.pids_of_run

@@ -26,7 +26,7 @@ from conformance.adapters.container import engine
 from conformance.adapters.launch.broker_log import launch_error, text_of
 from conformance.errors import ConformanceError, LaunchError, UsageError, visible
 from conformance.ledger import Ledger, release_leftovers
-from conformance.processes import opened, wait_ended
+from conformance.processes import open_pidfd, wait_ended
 
 _READY_S = 60.0
 _STOP_S = 30.0
@@ -102,7 +102,7 @@ def _spawn(data_root: pathlib.Path, folder: pathlib.Path, ledger: Ledger) -> tup
 
 def _wait_ready(process: subprocess.Popen[bytes], folder: pathlib.Path, log: pathlib.Path) -> None:
     """Wait until it answers on its socket, or ends."""
-    with opened(process.pid) as handle:
+    with open_pidfd(process.pid) as handle:
         for _ in range(int(_READY_S / _TICK_S)):
             if wait_ended([handle], _TICK_S):
                 break

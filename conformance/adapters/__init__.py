@@ -18,13 +18,22 @@
 from __future__ import annotations
 
 from conformance.adapters.external import queues
-from conformance.adapters.external.broker import left
+from conformance.adapters.external.broker import leftovers
 from conformance.adapters.file.launch_tables import Progress
 from conformance.adapters.file.model import LIAR, VARIANT, BrokerFile
 from conformance.adapters.file.settings import EffectiveSettings, parse_assignments, untraced
 from conformance.adapters.file_adapter import FileAdapter
 from conformance.adapters.interface import READY_QUEUE, Adapter, Broker, DepthProbe, Options
-from conformance.adapters.opening import GROUP, BrokerRequest, OpenedBroker, fetch_to, find, names, open_broker, plugged
+from conformance.adapters.opening import (
+    GROUP,
+    BrokerRequest,
+    OpenedBroker,
+    fetch_to,
+    find,
+    names,
+    open_broker,
+    plugged_adapters,
+)
 from conformance.ledger import releases
 
 __all__ = [
@@ -44,11 +53,11 @@ __all__ = [
     "Progress",
     "fetch_to",
     "find",
-    "left",
+    "leftovers",
     "names",
     "open_broker",
     "parse_assignments",
-    "plugged",
+    "plugged_adapters",
     "untraced",
 ]
 

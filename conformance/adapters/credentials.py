@@ -5,11 +5,11 @@
     url.access                                  # Access(user="alice", tls=Tls())
     more = url.access.merged(Access(password=Secret(env="BROKER_PASSWORD")))
     check(more, url.protocol)                   # UsageError if two options contradict each other
-    redacted(text, more)                        # the text without the secret, in every known form
+    redact_passwords(text, more)                # the text without the secret, in every known form
 
 An `Access` travels as plain data: from a `broker.toml` (`credentials_table`), the command line or a URL to the process
 of a client, which alone reads the secret, when it connects (`clients.connecting`). So no history, header, report or
-command line can hold one; `redacted` is for what a peer says, which may quote it.
+command line can hold one; `redact_passwords` is for what a peer says, which may quote it.
 """
 
 from __future__ import annotations
@@ -251,7 +251,7 @@ def library_lacks(access: Access) -> str:
     return ""
 
 
-def redacted(text: str, *every: Access) -> str:
+def redact_passwords(text: str, *every: Access) -> str:
     """Redact the passwords of these, plain or as SASL, HTTP, a URL and JSON write them.
 
     A secret that cannot be read here cannot be found: then the text stays.

@@ -216,7 +216,7 @@ class FileAdapter:
         of_jars = self.version in rules.jars
         jars = [artifact.file for artifact in self.artifacts] if of_jars else []
         # An archive was renamed into place: if its folder is there, it is whole.
-        if fetch.assembled(home, jars) if jars else home.is_dir():
+        if fetch.is_assembled(home, jars) if jars else home.is_dir():
             return home
         with fetch.known_version(self.file, self.version):
             files = fetch.fetch_all(self.artifacts, progress, offline=offline)

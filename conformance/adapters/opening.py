@@ -43,7 +43,7 @@ def names() -> list[str]:
     return sorted(file.parent.name for file in (paths.fixtures() / "brokers").glob("*/broker.toml"))
 
 
-def plugged() -> dict[str, importlib.metadata.EntryPoint]:
+def plugged_adapters() -> dict[str, importlib.metadata.EntryPoint]:
     """The adapters of other packages, by name. A name of this package always means the adapter of this package."""
     own = set(names())
     return {point.name: point for point in importlib.metadata.entry_points(group=GROUP) if point.name not in own}
@@ -71,7 +71,7 @@ def find(spec: str) -> Adapter:
         file, _, word = name.rpartition(":")
         path = pathlib.Path(file).absolute()
         return _made(_member(_module(path), word, path), name, version_word, launcher, path)
-    if name in (others := plugged()):
+    if name in (others := plugged_adapters()):
         return _made(_loaded(others[name]), name, version_word, launcher, paths.fixtures())
     path = _path(name, [*names(), *others])
     return FileAdapter.of(_load(path), version_word, launcher, path=path, asked=name)

@@ -211,7 +211,7 @@ def of_broker(file: BrokerFile, settings: EffectiveSettings) -> EffectiveSetting
     )
 
 
-def said(file: BrokerFile, settings: EffectiveSettings) -> dict[str, str]:
+def address_parameters(file: BrokerFile, settings: EffectiveSettings) -> dict[str, str]:
     """Return the parameters of the client's address for these settings; an absent setting has none."""
     given = explicit(file, settings).items()
     return {

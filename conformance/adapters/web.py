@@ -101,14 +101,14 @@ def ask(
             answer = connection.getresponse()
             said = answer.read(limits.HTTP_ANSWER + 1)
         if len(said) > limits.HTTP_ANSWER:
-            raise OSError(limits.exceeded("an answer in HTTP", limits.HTTP_ANSWER))
+            raise OSError(limits.limit_sentence("an answer in HTTP", limits.HTTP_ANSWER))
         return answer.status, said.decode(errors="replace")
     except ConnectionRefusedError as error:
         raise OSError("nothing listens there") from error
     except _TlsError:
         raise
     except (OSError, http.client.HTTPException) as error:  # reset, silent, or of another protocol
-        why = limits.quoted(f"{type(error).__name__} {error}".strip())
+        why = limits.quote(f"{type(error).__name__} {error}".strip())
         raise OSError(f"no answer in HTTP: {why}") from error
     finally:
         connection.close()
@@ -169,7 +169,7 @@ def _no_passphrase() -> str:
     raise ValueError("the key has a passphrase, which the suite cannot ask for; give a key without one")
 
 
-def shown(url: str) -> str:
+def without_login(url: str) -> str:
     """The address without its user and password."""
     parts = urllib.parse.urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

@@ -92,7 +92,7 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[OpenRun]:
                 running.finish()
             finally:
                 recording.close()
-                for line in adapters.left(campaign.folder):
+                for line in adapters.leftovers(campaign.folder):
                     watcher.note(line)
         except (KeyboardInterrupt, Interrupted) as error:
             written.save(interrupted=True, finished=False)

@@ -22,7 +22,7 @@ from conformance.faults import possible
 from conformance.records import RunFile, RunRecord
 from conformance.run import artifacts
 from conformance.run.clients import singly
-from conformance.run.planning import Planned, Selection, left_to_thorough, plan, quick, wanted
+from conformance.run.planning import Planned, Selection, left_to_thorough, plan, quick, wanted_checks
 from conformance.run.record import check_same_run, read_interrupted
 from conformance.scenario import ANSWERED, FRAMES, Scenario, need_of
 from conformance.scenario.script import DiskFull, FailedSync
@@ -150,7 +150,7 @@ def prepare(options: Options) -> Campaign:
 
 def _able(selection: Selection, scenarios: Mapping[str, Scenario]) -> Selection:
     """Return the selection with the faults of its scenarios, or of a user's own, that this machine cannot inject."""
-    played = [item for item in scenarios.values() if wanted(item, selection)]
+    played = [item for item in scenarios.values() if wanted_checks(item, selection)]
     return dataclasses.replace(selection, unable={**selection.unable, **unable(selection, played)})
 
 

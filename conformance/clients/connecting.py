@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from conformance import limits
 from conformance.adapters import web
-from conformance.adapters.credentials import Access, ClientTls, redacted
+from conformance.adapters.credentials import Access, ClientTls, redact_passwords
 from conformance.adapters.launch.readiness import TLS_RECORD, speaks_tls
 from conformance.adapters.web import hung_up_after
 from conformance.errors import ClientError
@@ -102,7 +102,7 @@ class Login:
 
     def clean(self, text: str) -> str:
         """Return words of the peer without the secret, which it may quote, and cut to a bounded length."""
-        return limits.quoted(redacted(text, self.access))
+        return limits.quote(redact_passwords(text, self.access))
 
     def unanswered(self, line: Line) -> str:
         """Return why a peer that sent nothing may have ended the connection, if that can be shown; else empty.

@@ -21,10 +21,10 @@ from conformance.adapters import web
 from conformance.adapters.credentials import Access
 from conformance.adapters.external.queues import Removal, by_amqp
 from conformance.adapters.interface import DepthProbe
-from conformance.clients.amqp.connection import AmqpClientConnection, decoded
+from conformance.clients.amqp.connection import AmqpClientConnection, decode
 from conformance.clients.session import Disconnected, Refused
 from conformance.errors import ClientError
-from conformance.ledger import inherited
+from conformance.ledger import child_environment
 
 _ANSWER_S = 30.0
 
@@ -81,7 +81,7 @@ class Management:
             if delivery.remote_state or delivery.settled:
                 delivery.settle()
         elif delivery.readable and not delivery.partial:
-            self._replies.append(decoded(link, delivery))
+            self._replies.append(decode(link, delivery))
             delivery.update(Delivery.ACCEPTED)
             delivery.settle()
 
@@ -99,7 +99,7 @@ def remove(how: Removal) -> str:
         return f"{how.address}: {error}"
     if answer is None:
         return f"{how.address} did not answer within {how.seconds:g} s"
-    text = limits.quoted(answer.body)
+    text = limits.quote(answer.body)
     properties: dict[str, Any] = dict(answer.properties or {})
     said = str(properties.get(how.field)).lower()
     if (how.absent and how.absent in text) or said == how.value or not how.field:
@@ -148,7 +148,7 @@ class DepthClient:
         if probe.method == "http":
             status, said = _answered(probe)
             if status >= 300 and not of_error:
-                raise ClientError(f"{web.shown(probe.url)} answered {status}")
+                raise ClientError(f"{web.without_login(probe.url)} answered {status}")
             return said
         reply = self._reply(probe)
         if isinstance(reply, str) and reply.startswith("["):
@@ -178,7 +178,7 @@ def _answered(probe: DepthProbe) -> tuple[int, str]:
     try:
         return web.ask("GET", probe.url, timeout_s=_ANSWER_S, access=probe.access)
     except OSError as error:
-        raise ClientError(f"{web.shown(probe.url)} gives no answer: {error}") from error
+        raise ClientError(f"{web.without_login(probe.url)} gives no answer: {error}") from error
 
 
 def _over_http(probe: DepthProbe) -> int:
@@ -186,8 +186,8 @@ def _over_http(probe: DepthProbe) -> int:
     try:
         return sum(int(web.field_of(text, place)) for place in probe.field.split("+"))
     except ValueError as error:
-        why = f"{limits.quoted(error)}; status {status}"
-        raise ClientError(f"[depth] {web.shown(probe.url)} gives no number: {why}") from error
+        why = f"{limits.quote(error)}; status {status}"
+        raise ClientError(f"[depth] {web.without_login(probe.url)} gives no number: {why}") from error
 
 
 def _output(probe: DepthProbe) -> subprocess.CompletedProcess[str]:
@@ -198,7 +198,7 @@ def _output(probe: DepthProbe) -> subprocess.CompletedProcess[str]:
             text=True,
             errors="replace",
             stdin=subprocess.DEVNULL,
-            env=inherited(),
+            env=child_environment(),
             timeout=_ANSWER_S,
             check=False,
         )
@@ -210,7 +210,7 @@ def _by_command(probe: DepthProbe) -> int:
     name, done = pathlib.PurePath(probe.command[0]).name, _output(probe)
     found = re.search(probe.pattern, done.stdout) if not done.returncode else None
     if found is None or not found[1].isdecimal():
-        said = limits.quoted(" ".join((done.stdout + done.stderr).split())[-300:])
+        said = limits.quote(" ".join((done.stdout + done.stderr).split())[-300:])
         raise ClientError(f"[depth] {name} gives no number ({probe.pattern}): status {done.returncode}: {said}")
     return int(found[1])
 
@@ -219,7 +219,7 @@ def _number_of(probe: DepthProbe, body: Any) -> int:
     """Return the depth in an answer: a map with it, a JSON list with it as first item, or the depth itself."""
     if isinstance(body, dict):
         if probe.field not in body:
-            names = limits.quoted(sorted(map(str, body)))
+            names = limits.quote(sorted(map(str, body)))
             raise ClientError(f"[depth] {probe.address} answers no {probe.field}: {names}")
         found = body[probe.field]
     else:
@@ -229,5 +229,5 @@ def _number_of(probe: DepthProbe, body: Any) -> int:
     try:
         return int(found)
     except (TypeError, ValueError, OverflowError) as error:
-        said = limits.quoted(repr(found))
+        said = limits.quote(repr(found))
         raise ClientError(f"[depth] {probe.address} answers no number of messages: {said}") from error

@@ -121,7 +121,7 @@ class DeliveryBuffer(deque[Received]):
         """Add one; raises `ClientError` if more than `limits.BACKLOG` bytes wait."""
         self.size += len(received.body) + limits.OVERHEAD
         if self.size > limits.BACKLOG:
-            raise ClientError(limits.exceeded("deliveries that wait to be processed", limits.BACKLOG))
+            raise ClientError(limits.limit_sentence("deliveries that wait to be processed", limits.BACKLOG))
         super().append(received)
 
     @override

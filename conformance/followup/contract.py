@@ -26,7 +26,7 @@ from conformance.adapters.launch.broker_log import launch_error, text_of
 from conformance.adapters.opening import WIRES, check_credentials
 from conformance.errors import ClientError, ConformanceError, FaultError, LaunchError, UsageError
 from conformance.faults import process
-from conformance.ledger import Ledger, marked
+from conformance.ledger import Ledger, pids_of_run
 from conformance.processes import send_all
 from conformance.run.planning import Selection
 from conformance.run.readiness_probe import ProbeClient, depth_of
@@ -63,7 +63,7 @@ def folder_of(keep: pathlib.Path | None) -> Iterator[pathlib.Path]:
     yield keep.absolute()
 
 
-def opened(name: str, typed: Access) -> Adapter:
+def open_adapter(name: str, typed: Access) -> Adapter:
     """Open the adapter, and check its credentials over each protocol that a client of the suite speaks.
 
     Raises `UsageError` before anything is started; see `open_broker`.
@@ -97,7 +97,7 @@ def assumptions(adapter: Adapter) -> list[str]:
         capabilities = adapter.capabilities(protocol)
         selection = Selection(adapter, protocol, settings, {}, [], frozenset(), seed=0)
         for claim in claims.load().claims.values():
-            names = claims.assumed(claim.when, settings.values)
+            names = claims.assumed_settings(claim.when, settings.values)
             if claim.is_expectation or claims.STORED in {*claim.capabilities} - capabilities:
                 continue  # no document promises it
             if names and selection.applies(claim) and not claims.unmet(claim.when, settings.values, settings.absent):
@@ -105,7 +105,7 @@ def assumptions(adapter: Adapter) -> list[str]:
     return [f"{', '.join(dict.fromkeys(ids))}: {', '.join(names)}" for names, ids in found.items()]
 
 
-def unstored(adapter: Adapter) -> list[str]:
+def unstored_claims(adapter: Adapter) -> list[str]:
     """List, by protocol, the claims about stored messages that do not apply because the file does not declare it."""
     about = [claim for claim in claims.load().claims.values() if claims.STORED in claim.capabilities]
     return [
@@ -187,7 +187,7 @@ class _Check:
         with self.step("stop"):
             self.broker.stop()
         with self.step("nothing is left"):
-            if pids := target.processes() or marked(self.ledger.run_id):
+            if pids := target.processes() or pids_of_run(self.ledger.run_id):
                 raise LaunchError(f"after a clean stop these pids are left: {', '.join(map(str, pids))}")
             if held := self.listening():
                 raise LaunchError(f"after a clean stop a process listens on {held}")

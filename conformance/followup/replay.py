@@ -30,7 +30,7 @@ from conformance.judge import rules
 from conformance.judge.plan.facts import OF_BROKER
 from conformance.judge.rows import Judgement, Verdict
 from conformance.judge.tally import ClaimEvidence
-from conformance.judge.trial_anomalies import compared, offences
+from conformance.judge.trial_anomalies import compare, offences
 from conformance.records import RunRecord, TrialRecord
 from conformance.run import artifacts
 from conformance.run.planning import Planned, Selection, arm_label, drawn_for, plan, subject_trials
@@ -233,7 +233,7 @@ def _adapter(wanted: ReplayRequest, run: RunRecord) -> tuple[Adapter, list[str]]
             "versions. Leave it out, or try others by conformance upgrade --from ... --to ...",
             code="replay-of-upgrade",
         )
-    config = None if upgraded else own_configuration.kept(wanted.folder)
+    config = None if upgraded else own_configuration.kept_configuration(wanted.folder)
     access = artifacts.kept_access(wanted.folder)
 
     def opened(part: pathlib.Path, version: str, changed: Mapping[str, Value]) -> Adapter:
@@ -416,7 +416,7 @@ def execute(replay: Replay, watcher: Watcher) -> ReplayOutcome:
         runs.finish(upgraded, made.folder, judgement.trials)
     then = before.get(replay.record.trial, {})
     now = [seen[record.trial] for record in new if record.trial in seen]
-    lines, again = compared(_checks(replay, judgement), then, now)
+    lines, again = compare(_checks(replay, judgement), then, now)
     void = tuple(f"{record.trial} is void: {record.void}" for record in judgement.trials if record.void)
     return ReplayOutcome(judgement, (*lines, *void), void, again)
 

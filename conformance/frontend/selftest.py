@@ -29,7 +29,7 @@ from conformance.adapters import Adapter
 from conformance.campaign import Campaign, Options, Watcher
 from conformance.errors import UsageError, matching
 from conformance.frontend.progress import Show
-from conformance.judge.confidence import bound
+from conformance.judge.confidence import upper_bound
 from conformance.judge.rows import Verdict, VerdictRow
 from conformance.judge.spark import JudgeSession
 from conformance.reference.honest import Lie
@@ -153,7 +153,7 @@ class WholeRuns:
     @property
     def most(self) -> float:
         """The upper end (95 %) of the chance that a trial accuses it, if trials are independent; 1.0 if one did."""
-        return bound(self.trials) if self.trials and not self.accused else 1.0
+        return upper_bound(self.trials) if self.trials and not self.accused else 1.0
 
     @property
     def seconds(self) -> float:
@@ -302,7 +302,7 @@ def _played(name: str, liar: Lie) -> Played:
     began = time.monotonic()
     broken = broken_by(name, liar)
     stated = [claims.load().claims[claim] for claim in broken]
-    over = [word for word in PROTOCOLS if any(claims.spoken(claim, word, bundled=True) for claim in stated)]
+    over = [word for word in PROTOCOLS if any(claims.is_about(claim, word, bundled=True) for claim in stated)]
     asks = questions.question_of(liar.shows[0])
     played = functools.partial(Played, liar=name, does=liar.does, guarantee=asks, breaks=broken, fault=liar.fault)
     protocol = ""
@@ -358,7 +358,7 @@ def _rows(
     """
     words = [*([f"liar={name}"] if name else []), *([f"profile={liar.needs}"] if liar.needs != "standard" else [])]
     with locks.scratch("selftest") as folder:
-        made = prepared(words, chosen, folder / "run", protocol=protocol, required=required)
+        made = prepare_run(words, chosen, folder / "run", protocol=protocol, required=required)
         planned = made.trials
         scripts = tuple(choose(planned))
         subject = [each for each in planned if each.arm == "subject" and each.index <= TRIALS]
@@ -367,7 +367,7 @@ def _rows(
         return [row for row in rows if row.trials], scripts
 
 
-def prepared(
+def prepare_run(
     words: Sequence[str],
     chosen: Sequence[str],
     folder: pathlib.Path | None,
@@ -471,7 +471,7 @@ def busy(file: pathlib.Path) -> Iterator[None]:
     """Keep every core and the disk of `file` busy. The processes end when their stdin is closed, also by our death."""
     commands = [[_BURN]] * processes.cores() + [[_WRITE, str(file)]]
     started = [
-        subprocess.Popen([sys.executable, "-c", *command], stdin=subprocess.PIPE, env=ledger.inherited())
+        subprocess.Popen([sys.executable, "-c", *command], stdin=subprocess.PIPE, env=ledger.child_environment())
         for command in commands
     ]
     try:
@@ -485,7 +485,7 @@ def busy(file: pathlib.Path) -> Iterator[None]:
             process.wait()
 
 
-def uncovered() -> dict[str, str]:
+def gaps() -> dict[str, str]:
     """Return the claims that no scenario decides, with the reason, and the liars of no claim."""
     found = claims.load().untried
     return found | {f"liar {name}": "it breaks no claim of the catalogue" for name in LIARS if not LIARS[name].shows}
@@ -500,5 +500,5 @@ def save(found: Selftest, folder: pathlib.Path) -> pathlib.Path:
     template = html.environment().get_template("selftest.html.j2")
     files = {"bugs": paths.fixtures() / "bugs" / "README.md", "power": paths.docs() / "explanation" / "power.md"}
     tables = {name: html.markdown(path) for name, path in files.items()}
-    page.write_text(template.render(found=found, uncovered=uncovered(), **tables), "utf-8")
+    page.write_text(template.render(found=found, uncovered=gaps(), **tables), "utf-8")
     return page

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
-from conformance.claims import STORED, VENDOR_SURFACES, Claim, Kind, Subject, Value, assumed, spoken, unmet
+from conformance.claims import STORED, VENDOR_SURFACES, Claim, Kind, Subject, Value, assumed_settings, is_about, unmet
 from conformance.judge.anomalies import EVERYWHERE
 from conformance.records import RunRecord, TrialRecord
 from conformance.scenario import RESENDS, Scenario, names_of
@@ -141,7 +141,7 @@ def _surface(claim: Claim, run: RunRecord) -> str:
         return f"It is about the vendor's own client ({_either(claim.surfaces)}); this run used {run.protocol}."
     if claim.subject is Subject.SESSION and run.protocol in VENDOR_SURFACES:
         return f"It is about the suite's own sessions; this run used {run.client}."
-    if spoken(claim, run.protocol, bundled=run.adapter == _REFERENCE):
+    if is_about(claim, run.protocol, bundled=run.adapter == _REFERENCE):
         return ""
     return f"It is about {_either(tuple(s for s in claim.surfaces if s != _REFERENCE))}; this run used {run.protocol}."
 
@@ -179,7 +179,7 @@ def what_to_declare(silent: str, run: RunRecord) -> str:
 
 def assumption(claim: Claim, run: RunRecord) -> str:
     """Say which settings of the claim the broker's file does not describe; empty if it describes all."""
-    names = assumed(claim.when, run.settings)
+    names = assumed_settings(claim.when, run.settings)
     if not names:
         return ""
     return f"The broker's file does not describe {' and '.join(names)}, so the promise is assumed."

@@ -14,13 +14,13 @@ ENOUGH = 0.05
 """The highest miss probability of a strong control that allows HOLDS."""
 
 
-def bound(faults: int) -> float:
+def upper_bound(faults: int) -> float:
     """Return the upper bound (95 %) of the chance that one fault offends, after `faults` effective ones without one.
 
     If faults are independent and each offends with chance p, none of n does with chance (1-p)^n; the bound is the p at
     which that is 5 %. Source: design, "Verdicts" 5. Raises `ValueError` for less than one fault.
 
-    >>> [round(bound(n), 2) for n in (1, 3, 6, 10, 300)]
+    >>> [round(upper_bound(n), 2) for n in (1, 3, 6, 10, 300)]
     [0.95, 0.63, 0.39, 0.26, 0.01]
     """
     if faults < 1:
@@ -50,16 +50,16 @@ def miss_probability(failed: int, trials: int, clean: int) -> float:
 def percent(share: float) -> str:
     """Return a share in percent, rounded, but never to 0.
 
-    >>> percent(bound(3)), percent(bound(1_000)), percent(0.0)
+    >>> percent(upper_bound(3)), percent(upper_bound(1_000)), percent(0.0)
     ('63 %', '0.3 %', '0 %')
     """
     return f"{100 * share:.0f} %" if share >= 0.01 else f"{100 * share:.1g} %"
 
 
 def may_fail(share: float, faults: str) -> str:
-    """Say what `bound` leaves open; `faults` is the plural of the fault.
+    """Say what `upper_bound` leaves open; `faults` is the plural of the fault.
 
-    >>> may_fail(bound(3), "kills")
+    >>> may_fail(upper_bound(3), "kills")
     'may still fail in up to 63 % of kills'
     """
     return f"may still fail in up to {percent(share)} of {faults}"

@@ -73,14 +73,14 @@ def units(tally: Tally, number: int) -> str:
     return count_faults(tally.fault, number)
 
 
-def seen(tally: Tally) -> str:
+def times_seen(tally: Tally) -> str:
     """Say how often: `seen in 3 of 3 kills`, `seen once in 5 kills`."""
     if tally.offended_faults == 1 and tally.faults > 1:
         return f"seen once in {units(tally, tally.faults)}"
     return f"seen in {tally.offended_faults} of {units(tally, tally.faults)}"
 
 
-def counted(tally: Tally) -> str:
+def figure(tally: Tally) -> str:
     """Return the figure that a verdict rests on: `0 of 1,240 confirmed messages lost`."""
     return f"{tally.offences:,} of {tally.applies:,} {tally.anomaly.words}"
 
@@ -90,9 +90,9 @@ def holds(tally: Tally) -> str:
     assert exposure is not None  # it has trials
     risk = "at risk" if tally.fault != NONE else "exposed"
     in_trials = f" of {_plural(tally.trials, ('trial', 'trials'))}" if tally.faults != tally.trials else ""
-    below = confidence.percent(confidence.bound(tally.faults))
+    below = confidence.percent(confidence.upper_bound(tally.faults))
     text = [
-        f"{counted(tally)} in {units(tally, tally.faults)}{in_trials} (at least {exposure.minimum:,} {risk} in each).",
+        f"{figure(tally)} in {units(tally, tally.faults)}{in_trials} (at least {exposure.minimum:,} {risk} in each).",
         f"If such {faults_named(tally.fault)} are independent,",
         f"the chance that one violates the claim is below {below} (95 % confidence).",
         power(tally) if tally.fault != NONE else "",
@@ -162,12 +162,12 @@ def failure_model(tally: Tally) -> str:
     return "process halted, then killed" if isinstance(fault, Pause) and fault.then_kill else fault.failure_model
 
 
-def violated(tally: Tally) -> str:
+def why_violated(tally: Tally) -> str:
     first = next(iter(tally.witnesses), None)
     return " ".join(
         part
         for part in (
-            f"{counted(tally)}: {seen(tally)}." if first else f"No message was sent: {seen(tally)}.",
+            f"{figure(tally)}: {times_seen(tally)}." if first else f"No message was sent: {times_seen(tally)}.",
             _which(tally),
             _unrecovered(tally),
             f"First: {first.message} in {first.trial}." if first else "",
@@ -205,25 +205,25 @@ def permission(tally: Tally, beside: int | None) -> str:
     """Say what was seen of a permission; `beside` counts the other half if a witness needs two."""
     other = f", {beside:,} others absent" if beside is not None else ""
     missing = "" if tally.applies else " No message could have shown it."
-    return f"{counted(tally)}{other}, in {units(tally, tally.trials)}.{missing}{_also(hidden(tally))}"
+    return f"{figure(tally)}{other}, in {units(tally, tally.trials)}.{missing}{_also(hidden_from_tracer(tally))}"
 
 
-def expected(tally: Tally) -> str:
+def why_expected(tally: Tally) -> str:
     if not tally.applies:
         return f"An expectation of this suite. No message in {units(tally, tally.trials)} could have shown it."
-    found = seen(tally).replace("seen", "seen to fail")
+    found = times_seen(tally).replace("seen", "seen to fail")
     how = found if tally.offended else f"not seen to fail in {units(tally, tally.trials)}"
     measured = f" Medians of the trials: {', '.join(tally.figures)}." if tally.figures else ""
-    return f"An expectation of this suite, {how}: {counted(tally)}.{measured}{_also(hidden(tally))}"
+    return f"An expectation of this suite, {how}: {figure(tally)}.{measured}{_also(hidden_from_tracer(tally))}"
 
 
-def observed(tally: Tally) -> str:
+def why_observed(tally: Tally) -> str:
     if tally.anomaly.figures:
         return f"Observed here, medians of {units(tally, tally.trials)}: {', '.join(tally.figures)}."
-    return f"Observed here: {counted(tally)} in {units(tally, tally.trials)}.{_also(hidden(tally))}"
+    return f"Observed here: {figure(tally)} in {units(tally, tally.trials)}.{_also(hidden_from_tracer(tally))}"
 
 
-def hidden(tally: Tally) -> str:
+def hidden_from_tracer(tally: Tally) -> str:
     """Say what the tracer could not see, if the check is about the disk; empty if it saw everything."""
     found = [facts.hidden for facts in tally.subject.facts if tally.anomaly.at_disk and facts.hidden is not None]
     if not found:

@@ -174,9 +174,9 @@ def _rule(one: Tally, evidence: ClaimEvidence, untried: Mapping[str, str]) -> Ru
     silent = applicable.undeclared(claim, run)
     may_fail = one.offended and claim.gets_verdict(run.required)
     if silent and may_fail and not required and why == f"{applicable.NOT_PROMISED}{silent}.":
-        return Ruling(Verdict.INCONCLUSIVE, f"{reasons.violated(one)} {applicable.what_to_declare(silent, run)}")
+        return Ruling(Verdict.INCONCLUSIVE, f"{reasons.why_violated(one)} {applicable.what_to_declare(silent, run)}")
     if why and not required:
-        return Ruling(Verdict.NOT_APPLICABLE, f"{why} {reasons.observed(one)}" if one.trials else why)
+        return Ruling(Verdict.NOT_APPLICABLE, f"{why} {reasons.why_observed(one)}" if one.trials else why)
     seen_always = claim.always_judged and one.offended
     if not _selects(run, claim) and not seen_always:
         return Ruling(Verdict.NOT_TRIED, _LEFT_OUT)
@@ -191,7 +191,7 @@ def _rule(one: Tally, evidence: ClaimEvidence, untried: Mapping[str, str]) -> Ru
             _all_void(f"Every trial was void: {one.subject.void[0][1]}", one, run), required=required
         )
     if claim.judged and not claim.gets_verdict(run.required):
-        return Ruling(Verdict.OBSERVED, reasons.expected(one))
+        return Ruling(Verdict.OBSERVED, reasons.why_expected(one))
     ruling = _excused(_judged(one, evidence), one, run) if claim.judged else _permission(one)
     if claim.is_expectation:
         return _expected(ruling, claim, run)
@@ -314,7 +314,7 @@ def _permission(one: Tally) -> Ruling:
     other = one.anomaly.beside
     beside = sum(facts.offences(other) for facts in one.subject.facts) if other else None
     if one.claim.kind is Kind.OBSERVATION:
-        return Ruling(Verdict.OBSERVED, reasons.observed(one))
+        return Ruling(Verdict.OBSERVED, reasons.why_observed(one))
     witnessed = one.offences > 0 and beside != 0
     return Ruling(Verdict.WITNESSED if witnessed else Verdict.NOT_WITNESSED, reasons.permission(one, beside))
 
@@ -330,15 +330,15 @@ def _judged(one: Tally, evidence: ClaimEvidence) -> Ruling:
 def _against_control(one: Tally, evidence: ClaimEvidence) -> Ruling:
     due = REPEATS if one.claim.kind in _REPEATED else one.anomaly.trials
     if one.offended >= due:
-        return Ruling(Verdict.VIOLATED, reasons.violated(one))
+        return Ruling(Verdict.VIOLATED, reasons.why_violated(one))
     if one.offended:
-        return Ruling(Verdict.INCONCLUSIVE, f"{reasons.violated(one)} A violation needs {due} trials that show it.")
+        return Ruling(Verdict.INCONCLUSIVE, f"{reasons.why_violated(one)} A violation needs {due} trials that show it.")
     if one.control.recorded and not one.control.valid:
         return _all_void(f"Every trial of its control was void: {one.control.void[0][1]}", one, evidence.run)
     against = list(obstacles(one, evidence))
     if against:
         short = [doubt for doubt in against if not doubt.startswith(_unmet(one))] == [short_of_disk(one)]
-        return Ruling(Verdict.INCONCLUSIVE, f"{against[0]} Seen: {reasons.counted(one)}.", short=short)
+        return Ruling(Verdict.INCONCLUSIVE, f"{against[0]} Seen: {reasons.figure(one)}.", short=short)
     return Ruling(Verdict.HOLDS, reasons.holds(one))
 
 
@@ -366,7 +366,7 @@ def obstacles(one: Tally, evidence: ClaimEvidence) -> Iterator[str]:
         yield f"{len(by_broker)} {were} because of the broker: {reasons.sentence(by_broker[0])}"
     if unready := [each.unready for each in facts if each.unready]:
         yield f"The broker did not start again in {len(unready)} of {trials}: {reasons.sentence(unready[0])}"
-    if hidden := reasons.hidden(one):
+    if hidden := reasons.hidden_from_tracer(one):
         yield hidden
     open_ = sum(not each.settled for each in facts) if one.anomaly.drained else 0
     if open_:
@@ -498,7 +498,7 @@ def _row(claim: Claim, evidence: ClaimEvidence, ruling: Ruling, one: Tally | Non
         strength=reasons.units(tried, tried.faults) if clean and tried else "",
         void=len(tried.subject.void) if tried else 0,
         control=control,
-        bound=confidence.bound(tried.faults) if clean and tried else None,
+        bound=confidence.upper_bound(tried.faults) if clean and tried else None,
         q=confidence.miss_probability(control.failed, control.trials, tried.faults)
         if tried and tried.faults and control and control.strong and control.failed and not tried.offended
         else None,
@@ -544,7 +544,7 @@ def _failed_unpromised(ruling: Ruling, tried: Tally | None) -> str:
     if tried is None or not tried.offences or not applicable.can_fail(tried.claim):
         return ""
     unpromised = ruling.verdict is Verdict.NOT_APPLICABLE and ruling.reason.startswith(applicable.NOT_PROMISED)
-    return reasons.counted(tried) if unpromised else ""
+    return reasons.figure(tried) if unpromised else ""
 
 
 def is_self_check(row: VerdictRow) -> bool:

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING, Any
 from conformance import locks
 from conformance.adapters.launch.java import JavaFound, archive_options, archive_path, find_java
 from conformance.errors import ConformanceError, JudgeError
-from conformance.ledger import inherited
+from conformance.ledger import child_environment
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -117,7 +117,7 @@ class Gateway:
             "pyspark-shell",
         ]
         environment = {
-            **inherited(),
+            **child_environment(),
             locks.VARIABLE: str(self.folder),
             "SPARK_HOME": str(spark_home),
             "SPARK_CONNECT_MODE": "0",
@@ -538,7 +538,7 @@ class ClassArchive:
         """
         if not self._learns or seconds < ARCHIVE_AFTER_S:
             return
-        with contextlib.suppress(OSError), locks.locked(self._archive):
+        with contextlib.suppress(OSError), locks.lock(self._archive):
             if self._archive.exists() or self._failed.exists():
                 return
             say("keeping the classes of Spark, for faster starts (once, about 10 s)")

@@ -68,7 +68,7 @@ def _seen(anomaly: str, facts: TrialFacts) -> TrialAnomaly:
     return TrialAnomaly(anomaly, facts.offences(anomaly), facts.applies(anomaly), messages, facts.text_of(anomaly))
 
 
-def compared(
+def compare(
     checks: Mapping[str, Sequence[str]], then: Mapping[str, TrialAnomaly], now: Sequence[Mapping[str, TrialAnomaly]]
 ) -> tuple[list[str], bool]:
     """Return a line for each anomaly of either recording, and whether each of the first is in all of the new ones."""

@@ -162,7 +162,7 @@ def collect_courses(
 ) -> dict[str, Course | None]:  # pragma: no mutate block
     """Return the course of every trial that is not void, by id, in one job; None if it has no message and no fault."""
     paths = {trial.record.trial: str(trial.parquet) for trial in trials if trial.parquet is not None}
-    with buckets.bucketed(spark, trials, collect) as events:
+    with buckets.fill_buckets(spark, trials, collect) as events:
         rows = collect(
             lambda: course.courses(spark, list(paths.values())) if events is None else course.courses_of(events)
         )
@@ -184,12 +184,12 @@ def collect_facts(
     if not paths:
         return {}
     used, count = tuple(used), sum(trial.events for trial in trials)
-    with buckets.bucketed(spark, trials, collect, in_buckets_from) as events:
+    with buckets.fill_buckets(spark, trials, collect, in_buckets_from) as events:
         rows = collect(
             lambda: (
                 relations.summary(spark, paths, count, used)
                 if events is None
-                else relations.counted(relations.messages_of(events, used, few=False), used)
+                else relations.count_anomalies(relations.messages_of(events, used, few=False), used)
             )
         )
     return facts.from_rows(rows)
@@ -239,7 +239,7 @@ def _timelines(
             for event in events
             if event["trial"] == trial and (event["n"] is None or (event["producer"], event["n"]) == (producer, n))
         ]
-        found[trial, message_id(producer, n)] = timeline.bounded(mine)
+        found[trial, message_id(producer, n)] = timeline.cut(mine)
     return found
 
 

@@ -87,7 +87,7 @@ def parser() -> argparse.ArgumentParser:
         prog="conformance broker",
         description="The bundled reference broker: AMQP 1.0 and STOMP 1.0 to 1.2 on 127.0.0.1.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"settings:\n{settings.described()}\n\nprofiles:\n{profiles.described()}\n\nliars:\n{liars.described()}",
+        epilog=f"settings:\n{settings.describe()}\n\nprofiles:\n{profiles.describe()}\n\nliars:\n{liars.describe()}",
     )
     parser.add_argument(
         "--amqp-port", type=_port, default=5672, metavar="N", help="default 5672; 0: chosen by the system"

@@ -126,7 +126,7 @@ def profile(name: str) -> Profile:
     return PROFILES[name]
 
 
-def described() -> str:
+def describe() -> str:
     return "\n".join(f"  {name}\n      {each.description}" for name, each in PROFILES.items())
 
 

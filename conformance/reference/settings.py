@@ -145,7 +145,7 @@ def _value(what: str, text: str, kind: type) -> bool | int | str:
     raise UsageError(f"{what}: {text!r} is not {wanted[kind]}")
 
 
-def described() -> str:
+def describe() -> str:
     return "\n".join(
         f"  {field.name}={field.default if isinstance(field.default, str) else str(field.default).lower()}\n"
         f"      {HELP[field.name]}"

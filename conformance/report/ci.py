@@ -181,7 +181,7 @@ def markdown(
         lines.append(f"| {line.name} | " + " | ".join(cells) + " |")
     lines += ["", "| claim | verdict | scenario | reason |", "|---|---|---|---|"]
     left = SUMMARY_BYTES - len("\n".join(lines).encode()) - 200
-    for row in model.tried(judgement.rows):
+    for row in model.tried_rows(judgement.rows):
         text = f"| {_md(row.claim)} | {_md(row.graded)} | {_md(row.scenario)} | {_md(row.reason)} |"
         left -= len(text.encode("utf-8", "replace")) + 1
         if left < 0:

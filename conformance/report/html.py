@@ -23,7 +23,7 @@ from markupsafe import Markup
 from conformance import paths
 from conformance.claims import Catalogue, Claim, Subject
 from conformance.errors import visible
-from conformance.judge.plan.timeline import folded
+from conformance.judge.plan.timeline import fold
 from conformance.judge.rows import ControlResult, Course, Judgement, Verdict, VerdictRow, Witness
 from conformance.records import TrialRecord
 from conformance.report import model, phrases, pictures, questions
@@ -96,7 +96,7 @@ def page(
     scenarios: Mapping[str, Scenario],
     expected: Expectations | None = None,
 ) -> str:
-    problems = questions.known(judgement.run)
+    problems = questions.known_problems(judgement.run)
     return (
         environment()
         .get_template("report.html.j2")
@@ -168,7 +168,7 @@ def documents(
         by_claim.setdefault(row.claim, []).append(row)
     grouped: dict[str, list[ClaimView]] = {}
     elsewhere = {row.claim for row in judgement.rows + judgement.self_checks} - by_claim.keys()
-    left, known = questions.left_out(judgement, scenarios), questions.known(judgement.run)
+    left, known = questions.left_out(judgement, scenarios), questions.known_problems(judgement.run)
     others = [one.id for one in catalogue.claims.values() if (one.subject is Subject.SESSION) == ours]
     for claim_id in [one for one in dict.fromkeys([*others, *by_claim]) if one not in elsewhere]:
         claim, rows = catalogue.claims.get(claim_id), by_claim.get(claim_id, [])
@@ -195,7 +195,7 @@ def _claim_view(line: questions.Line, claim: Claim | None, judgement: Judgement,
         scope=claim.scope if claim else rows[0].scope,
         subject=claim.subject if claim else rows[0].subject,
         claim=claim,
-        rows=tuple(model.tried(rows)),
+        rows=tuple(model.tried_rows(rows)),
         line=line,
         url=catalogue.url(claim) if claim else "",
         reason="; ".join(reasons) if rows else silent,
@@ -221,12 +221,12 @@ def scenario_views(judgement: Judgement, scenarios: Mapping[str, Scenario]) -> l
 
 
 def _with_trials(judgement: Judgement) -> list[str]:
-    rows = model.tried(judgement.rows + judgement.self_checks)
+    rows = model.tried_rows(judgement.rows + judgement.self_checks)
     return list(dict.fromkeys([*(t.scenario for t in judgement.trials), *(r.scenario for r in rows if r.scenario)]))
 
 
 def _scenario_view(name: str, judgement: Judgement, script: Scenario | None) -> ScenarioView:
-    everything = [row for row in model.tried(judgement.rows + judgement.self_checks) if row.scenario == name]
+    everything = [row for row in model.tried_rows(judgement.rows + judgement.self_checks) if row.scenario == name]
     fault = script.fault if script else None
     return ScenarioView(
         id=name,
@@ -252,7 +252,7 @@ def timeline(witness: Witness, most: int = pictures.EVENTS) -> list[dict[str, st
     keys = ("at_ms", "process", "op", "phase", "epoch", "detail")
     rows: list[Mapping[str, Any]] = [
         {"at_ms": "...", "process": f"{event} more"} if isinstance(event, int) else event
-        for event in folded(witness.timeline, most)
+        for event in fold(witness.timeline, most)
     ]
     return [{key: _cell(row.get(key, "")) for key in keys} for row in rows]
 
@@ -277,7 +277,7 @@ def markdown(path: Path) -> Markup:
     return Markup(made)  # noqa: S704 - our own file, in which HTML is escaped
 
 
-def described(problem: questions.Problem) -> list[tuple[str, Markup]]:
+def describe_problem(problem: questions.Problem) -> list[tuple[str, Markup]]:
     """Return what the list of a problem says about it: the heading and the text of each column behind its name."""
     page = str(markdown(paths.fixtures() / problem.page / "README.md"))
     head = re.findall(r"<th>(.*?)</th>", page)
@@ -299,7 +299,7 @@ def _tone(judgement: Judgement, catalogue: Catalogue) -> Verdict:
 
     It is never `HOLDS` if more claims were not tried than hold, or if the check of a claim that is not promised failed.
     """
-    rows = [row for row in model.tried(judgement.rows) if not row.decided_by]
+    rows = [row for row in model.tried_rows(judgement.rows) if not row.decided_by]
     grave = (Verdict.VIOLATED, Verdict.HARNESS_ERROR, Verdict.INCONCLUSIVE)
     if rows and rows[0].verdict in grave:
         return rows[0].verdict
@@ -323,7 +323,7 @@ def environment() -> jinja2.Environment:
     )
     filters: dict[str, Callable[..., Any]] = {
         "anchor": anchor,
-        "described": described,
+        "described": describe_problem,
         "plural": phrases.plural,
         "exposure": phrases.exposure_words,
         "control": phrases.control_words,

@@ -206,7 +206,7 @@ def write(text: str, path: Path) -> None:
     part.replace(path)
 
 
-def stored(folder: Path) -> Judgement | None:
+def read_stored(folder: Path) -> Judgement | None:
     """Return the verdicts in the report of a run; None unless this suite wrote them from the evidence that it has.
 
     Raises what `records.check_run` raises.
@@ -230,7 +230,7 @@ def schema_text() -> str:
     return json.dumps(body, indent=1) + "\n"
 
 
-def tried(rows: Iterable[VerdictRow]) -> list[VerdictRow]:
+def tried_rows(rows: Iterable[VerdictRow]) -> list[VerdictRow]:
     """Return the rows with a trial, the worst verdict first, and last those that a stronger scenario has decided."""
     found = (row for row in rows if row.verdict not in UNTRIED)
     return sorted(found, key=lambda row: (bool(row.decided_by), gravity(row.verdict)))
@@ -243,7 +243,7 @@ def answers(judgement: Judgement, catalogue: Catalogue | None = None) -> dict[st
     claim that could apply and has no trial is NOT_TRIED, although it does not apply in another scenario.
     """
     found: dict[str, Verdict] = {}
-    for row in tried(judgement.rows):
+    for row in tried_rows(judgement.rows):
         found.setdefault(row.claim, row.verdict)
     for word in (Verdict.NOT_TRIED, Verdict.NOT_APPLICABLE):
         for row in judgement.rows:
@@ -293,7 +293,7 @@ def failed_unpromised(judgement: Judgement) -> dict[str, VerdictRow]:
 def headline(judgement: Judgement, catalogue: Catalogue | None = None, expected: Expectations | None = None) -> str:
     """Return the headline: what was violated, and how many claims have which answer."""
     rows = judgement.rows
-    if not tried(rows):
+    if not tried_rows(rows):
         parts = ["Nothing was tried"]
     else:
         violated = [row for row in rows if row.verdict is Verdict.VIOLATED and not row.required]
@@ -431,7 +431,7 @@ def _by_trial(judgement: Judgement) -> Iterator[Doubt]:
 
 
 def _by_control(judgement: Judgement) -> Iterator[Doubt]:
-    judged = [row for row in tried(judgement.rows) if row.verdict is not Verdict.VIOLATED]
+    judged = [row for row in tried_rows(judgement.rows) if row.verdict is not Verdict.VIOLATED]
     yield Doubt(
         "control",
         "Controls that were not always seen to fail",

@@ -17,7 +17,7 @@ from typing import Any
 from markupsafe import Markup
 
 from conformance.errors import visible
-from conformance.judge.plan.timeline import folded
+from conformance.judge.plan.timeline import fold
 from conformance.judge.rows import Course, Histogram, Verdict, VerdictRow, Witness, bucket_end_ms
 from conformance.report.phrases import plural
 
@@ -63,7 +63,7 @@ def _times(count: int) -> str:
 
 def lanes(witness: Witness) -> Markup:
     """Draw a lane for each process, downwards in the order of the clock; a fault is a band over all of them."""
-    events = folded(witness.timeline, EVENTS)
+    events = fold(witness.timeline, EVENTS)
     names = list(dict.fromkeys(str(event.get("process", "")) for event in events if not isinstance(event, int)))
     width, height = TIME + LANE * len(names) + 24, HEAD + ROW * len(events)
     parts = [_text(_x(at), 18, _short(name), kind="lane") for at, name in enumerate(names)]
@@ -183,7 +183,7 @@ QUANTILES = (0.5, 0.95, 0.99, 0.999)
 """Each is given if a message is expected beyond it: p99.9 of 300 messages would be the longest under another name."""
 
 
-def merged(courses: Iterable[Course]) -> list[Histogram]:
+def merge(courses: Iterable[Course]) -> list[Histogram]:
     """Return the histograms of all these trials, one of each kind."""
     kinds: dict[tuple[str, bool], Histogram] = {}
     for one in (one for course in courses for one in course.times):
@@ -195,7 +195,7 @@ def merged(courses: Iterable[Course]) -> list[Histogram]:
 def times_table(courses: Mapping[str, Sequence[Course]]) -> list[TimesView]:
     """Return the lines of a table of times, for each group of trials and each kind of time."""
     found = []
-    for group, one in ((group, one) for group, trials in courses.items() for one in merged(trials)):
+    for group, one in ((group, one) for group, trials in courses.items() for one in merge(trials)):
         began = "its intended time" if one.paced else "the send"
         trials = [course for course in courses[group] if any(_alike(each, one) for each in course.times)]
         faults = sum(course.faults for course in trials)
@@ -236,7 +236,7 @@ def times(courses: Mapping[str, Sequence[Course]]) -> Markup:
     """
     every = [course for group in courses.values() for course in group]
     rows: dict[str, Counter[int]] = {}
-    for fault, one in ((fault, one) for fault, group in courses.items() for one in merged(group)):
+    for fault, one in ((fault, one) for fault, group in courses.items() for one in merge(group)):
         row = rows.setdefault(f"{one.of}: {fault}", Counter())
         for bucket, messages in one.counts.items():
             row[_bin(bucket_end_ms(bucket))] += messages

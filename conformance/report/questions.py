@@ -180,7 +180,7 @@ def problems() -> tuple[Problem, ...]:
     return tuple(msgspec.convert(found, list[Problem]))
 
 
-def known(run: RunRecord) -> list[Problem]:
+def known_problems(run: RunRecord) -> list[Problem]:
     """Return what is known of the product and version of a run, over its protocol and client."""
     return [one for one in problems() if one.concerns(run)]
 
@@ -282,7 +282,7 @@ def _marked(found: Cell, untried: Collection[str]) -> Cell:
 
 def lines(judgement: Judgement, scenarios: Mapping[str, Scenario] = MappingProxyType({})) -> list[Line]:
     """Return the six questions with their cells; `scenarios` are all, also those that were left to `--thorough`."""
-    left, of_version = left_out(judgement, scenarios), known(judgement.run)
+    left, of_version = left_out(judgement, scenarios), known_problems(judgement.run)
     return [
         line(
             asks,

@@ -47,7 +47,7 @@ def summary(
     expected: Expectations | None = None,
 ) -> RenderableType:
     """Return what the terminal shows, about 45 lines. `written` are the paths from `write_all`."""
-    answers = model.tried(judgement.rows)
+    answers = model.tried_rows(judgement.rows)
     code, means = (expected.exit_code, expected.means) if expected else (exit_code(judgement), exit_means(judgement))
     ending = f"exit {int(code)}: {means}"
     tone = STYLES.get(answers[0].verdict, "") if answers else ""
@@ -93,7 +93,7 @@ def _questions(judgement: Judgement) -> Table:
 def _claims(judgement: Judgement, catalogue: Catalogue | None) -> list[RenderableType]:
     """One line a claim, the worst first."""
     by_claim: dict[str, list[VerdictRow]] = {}
-    for row in model.tried(judgement.rows):
+    for row in model.tried_rows(judgement.rows):
         by_claim.setdefault(row.claim, []).append(row)
     for rows in by_claim.values():  # of the worst verdict, the row with the most faults first
         rows.sort(key=lambda row, worst=rows[0].verdict: (row.verdict is not worst, -row.faults))  # type: ignore[misc]

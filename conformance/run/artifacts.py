@@ -123,7 +123,7 @@ def _deciding(folder: pathlib.Path, *, replayed: bool, named: bool = False) -> l
     for record, part in _brokers(folder):
         if not named and not _harmless(record, replayed=replayed):
             found += [part / name for name in ("broker.json", *(file.copy for file in record.files))]
-    if replayed and (config := own_configuration.kept(folder)):
+    if replayed and (config := own_configuration.kept_configuration(folder)):
         found += [config, *sorted(config.rglob("*"))]
     if replayed and kept_access(folder) != OPEN:
         found += [part / _ACCESS for part in records.parts(folder) if (part / _ACCESS).is_file()]
@@ -141,17 +141,17 @@ def _unchanged(folder: pathlib.Path) -> bool:
 def _harmless(record: BrokerRecord, *, replayed: bool) -> bool:
     """Whether the record only loads an installed adapter. A bundle may also have an address: it never connects."""
     address = record.launcher.startswith("external=") and "://" in record.launcher and not replayed
-    known = record.words in (*adapters.names(), *adapters.plugged())
+    known = record.words in (*adapters.names(), *adapters.plugged_adapters())
     return known and not record.path and record.rules is None and (address or not record.launcher)
 
 
-def installed(run: RunRecord, name: str, version: str) -> str:
+def adapter_word(run: RunRecord, name: str, version: str) -> str:
     """Return the `--adapter` word of a broker that is installed with the suite or as a package.
 
     Raises `UsageError` if the record of a run names anything else here: a file, a class, an address or a folder.
     """
     found = f"{name}@{version}:{run.launcher}"
-    known = [*adapters.names(), *adapters.plugged()]
+    known = [*adapters.names(), *adapters.plugged_adapters()]
     if name not in known:
         raise UsageError.unknown("adapter", name, known)
     if not _SPEC.fullmatch(found):
@@ -168,7 +168,7 @@ def spec(folder: pathlib.Path, run: RunRecord, version: str, notices: list[str])
     """
     kept = records.kept_broker(folder)
     if kept is None:
-        return installed(run, run.adapter, version)
+        return adapter_word(run, run.adapter, version)
     record, part = kept
     found = record.spec(version, run.launcher)
     for file in record.files:
@@ -190,7 +190,7 @@ def spec_of_then(folder: pathlib.Path, run: RunRecord, version: str) -> str:
     """Return the same word, with the copy that the run stored for each file that is gone or has changed."""
     kept = records.kept_broker(folder)
     if kept is None:
-        return installed(run, run.adapter, version)
+        return adapter_word(run, run.adapter, version)
     record, part = kept
     found = record.spec(version, run.launcher)
     for file in record.files:

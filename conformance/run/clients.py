@@ -313,9 +313,9 @@ class ClientRunner:
         if result.ended == jobs.NO_CREDIT:
             why = f"the broker gave a publisher no credit for {result.waited_s:.0f} s"
             needs = "If its management can tell why, say so in [alarms] of its file"
-            raise blocked(self.broker, why) or BlockedError(f"{why}. {needs}")
+            raise blocked_error(self.broker, why) or BlockedError(f"{why}. {needs}")
         if result.ended == jobs.UNANSWERED and (
-            error := blocked(self.broker, f"the broker did not answer a publisher for {result.waited_s:.0f} s")
+            error := blocked_error(self.broker, f"the broker did not answer a publisher for {result.waited_s:.0f} s")
         ):
             raise error
 
@@ -394,7 +394,7 @@ def vendor_of(
         name=file.name,
         api=file.api,
         factory=file.factory,
-        url=file.url(prefetch, vendor_clients.said(adapter.file, settings), asynchronous=asynchronous),
+        url=file.url(prefetch, vendor_clients.address_parameters(adapter.file, settings), asynchronous=asynchronous),
         jars=tuple(map(str, file.install(offline=True))),
         modes={mode: number for mode, number in file.modes.items() if mode not in without},
         lost=file.lost,
@@ -443,7 +443,7 @@ def announced_alarms(broker: Broker) -> str:
     return f"an alarm ({', '.join(found)})" if found else ""
 
 
-def blocked(broker: Broker, seen: str) -> BlockedError | None:
+def blocked_error(broker: Broker, seen: str) -> BlockedError | None:
     """Return the error for a broker that blocks its producers by an alarm; None if it announces none.
 
     Counter-example to holding the missing answer against it: RabbitMQ stops reading from a producer while an alarm is

@@ -116,7 +116,7 @@ _ROLES = ("publisher", "consumer", "drain", "collector")
 _TAKEN_FOR_GOOD = ("rejected", "undeliverable")
 
 
-def undelivered(folder: pathlib.Path) -> frozenset[str]:
+def undelivered_messages(folder: pathlib.Path) -> frozenset[str]:
     """Return the messages that the broker confirmed and still owes, by the closed histories in the folder of a trial.
 
     They are durable and have no time to live. Their send or its commit was answered. No drain received them, and no

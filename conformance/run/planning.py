@@ -18,12 +18,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from conformance import adapters
 from conformance.adapters import Adapter, BrokerRequest, EffectiveSettings, opening, vendor_clients
 from conformance.adapters.controls import STORES, changes_broker, substitute
-from conformance.adapters.file.settings import weakened
+from conformance.adapters.file.settings import weaken
 from conformance.adapters.interface import EXTERNAL, NATIVE
 from conformance.adapters.vendor_clients import ClientFile
-from conformance.claims import STORED, Catalogue, Claim, Subject, Value, spoken, unmet
+from conformance.claims import STORED, Catalogue, Claim, Subject, Value, is_about, unmet
 from conformance.scenario import MOST_ROUNDS, TRIALS, Check, Control, Liar, Scenario, SessionLiar, Weakened, slug
-from conformance.scenario.reading import CLEAN_RESTART, most_queues, singles, unsettled, without_answered_acks
+from conformance.scenario.reading import (
+    CLEAN_RESTART,
+    most_queues,
+    singles,
+    without_answered_acks,
+    without_last_restart,
+)
 from conformance.scenario.script import (
     After,
     All,
@@ -97,7 +103,7 @@ class Selection:
         """
         file, version = self.adapter.file, self.adapter.version
         changes = {
-            name: weakened(file, {name: False if isinstance(value, bool) else value}, self.overrides, version)
+            name: weaken(file, {name: False if isinstance(value, bool) else value}, self.overrides, version)
             for name, value in self.settings.values.items()
         }
         return frozenset(
@@ -117,7 +123,7 @@ class Selection:
         bundled = self.adapter.name == REFERENCE
         binds = not claim.binds or set(claim.binds) & (set(self.adapter.file.profiles) | self.judged_as)
         return (
-            spoken(claim, self.protocol, bundled=bundled)
+            is_about(claim, self.protocol, bundled=bundled)
             and set(claim.capabilities) - {STORED} <= self.adapter.capabilities(self.protocol)
             and bool(binds or claim.subject is Subject.SESSION)
         )
@@ -237,7 +243,7 @@ def drawn_number(fault: object) -> int | None:
     return number if isinstance(number, int) else None
 
 
-def wanted(scenario: Scenario, selection: Selection) -> dict[str, Check]:
+def wanted_checks(scenario: Scenario, selection: Selection) -> dict[str, Check]:
     """Return the checks of the scenario whose claims are selected and could be decided here."""
     if selection.no_client_reason or (selection.only and scenario.id not in selection.only):
         return {}
@@ -254,16 +260,16 @@ def wanted(scenario: Scenario, selection: Selection) -> dict[str, Check]:
 
 def left_to_thorough(selection: Selection, scenarios: Mapping[str, Scenario]) -> tuple[str, ...]:
     """Return the ids of the scenarios that `--thorough` would add."""
-    more = [item for item in scenarios.values() if item.thorough and not wanted(item, selection)]
+    more = [item for item in scenarios.values() if item.thorough and not wanted_checks(item, selection)]
     thorough = dataclasses.replace(selection, thorough=True)
-    return tuple(item.id for item in more if wanted(item, thorough))
+    return tuple(item.id for item in more if wanted_checks(item, thorough))
 
 
 def plan(selection: Selection, scenarios: Mapping[str, Scenario], catalogue: Catalogue) -> list[Planned]:
     """Return every trial of a run; trials that share a broker follow each other."""
     trials: list[Planned] = []
     for scenario in scenarios.values():
-        if not wanted(scenario, selection):
+        if not wanted_checks(scenario, selection):
             continue
         trials += subject_trials(selection, scenario, range(1, selection.trials + 1))
         for control in _controls(scenario, selection, catalogue):
@@ -285,7 +291,11 @@ def more_faults(
     Each is of the scenario that has had the fewest faults; `added` are the trials of each that were added before. So
     trials are chosen by exposure and never by outcome.
     """
-    one = {item.id: subject_trials(selection, item, [1])[0] for item in scenarios.values() if wanted(item, selection)}
+    one = {
+        item.id: subject_trials(selection, item, [1])[0]
+        for item in scenarios.values()
+        if wanted_checks(item, selection)
+    }
     played = {name: selection.trials + added.get(name, 0) for name, trial in one.items() if trial.script.faults}
     chosen: list[Planned] = []
     while played and (not chosen or sum(trial.seconds for trial in chosen) < seconds):
@@ -298,7 +308,7 @@ def more_faults(
 def _controls(scenario: Scenario, selection: Selection, catalogue: Catalogue) -> list[Control]:
     """Return the controls of the checks that can be judged here. A subject as weak as its control needs none."""
     found: dict[Control, None] = {}
-    for claim_id, stated in wanted(scenario, selection).items():
+    for claim_id, stated in wanted_checks(scenario, selection).items():
         claim = catalogue.claims[claim_id]
         settings = _settings(selection, scenario)
         missed = unmet(claim.when, {**settings.values, **scenario.session}, settings.absent)
@@ -340,7 +350,7 @@ def _asked(adapter: Adapter, scenario: Scenario) -> dict[str, Value]:
 
 def _weakened(selection: Selection, scenario: Scenario, control: Weakened) -> EffectiveSettings:
     adapter = selection.adapter
-    wanted = weakened(adapter.file, dict(control.settings), selection.overrides, adapter.version)
+    wanted = weaken(adapter.file, dict(control.settings), selection.overrides, adapter.version)
     return adapter.effective({**selection.overrides, **_asked(selection.adapter, scenario), **wanted})
 
 
@@ -420,7 +430,11 @@ def drawn_for(
 ) -> Scenario:
     """Return the script of one trial with the numbers that its seed draws, as far as the adapter can play it."""
     script = scenario.drawn(seed, rounds, control=control)
-    return dataclasses.replace(script, steps=unsettled(script.steps)) if adapter.lacks(CLEAN_RESTART) else script
+    return (
+        dataclasses.replace(script, steps=without_last_restart(script.steps))
+        if adapter.lacks(CLEAN_RESTART)
+        else script
+    )
 
 
 def arm_label(arm: str, control: str) -> str:
@@ -460,7 +474,7 @@ def quick(selection: Selection, scenarios: Mapping[str, Scenario], catalogue: Ca
     for item in scenarios.values():
         values = {
             claim: value
-            for claim, check in wanted(item, selection).items()
+            for claim, check in wanted_checks(item, selection).items()
             if catalogue.claims[claim].gets_verdict(selection.required)
             and (value := _value(item, claim, check, catalogue))
         }
@@ -482,7 +496,7 @@ def quick(selection: Selection, scenarios: Mapping[str, Scenario], catalogue: Ca
     claims = sorted(chosen, key=lambda claim: -chosen[claim])[:QUICK_CLAIMS]
     for item in scenarios.values():
         if _turned_on(selection) & dict(item.queue).keys():
-            of_file = [claim for claim in wanted(item, selection) if catalogue.claims[claim].judged]
+            of_file = [claim for claim in wanted_checks(item, selection) if catalogue.claims[claim].judged]
             played += [item.id] if of_file else []
             claims += of_file
     return dataclasses.replace(

@@ -48,7 +48,7 @@ def complete(ask: Callable[[], str], table: Policies) -> str:
     while True:
         text = ask()
         if not _is_object(text):
-            raise ClientError(f"the answer is no JSON object: {limits.quoted(text)}")
+            raise ClientError(f"the answer is no JSON object: {limits.quote(text)}")
         if not table.present or _at(text, table.present) is not None:
             return text
         if time.monotonic() > deadline:

@@ -21,7 +21,7 @@ from conformance.clients.workers import job as jobs
 from conformance.clients.workers.job import Job
 from conformance.errors import ClientError
 from conformance.history import bare_header
-from conformance.run.clients import blocked, depth_probe, singly
+from conformance.run.clients import blocked_error, depth_probe, singly
 from conformance.scenario.script import Drain
 
 ANSWER_S = 10.0
@@ -144,7 +144,7 @@ class ProbeClient:
 
 
 def _unserved(broker: Broker, seen: str) -> ClientError:
-    return blocked(broker, seen) or ClientError(seen)
+    return blocked_error(broker, seen) or ClientError(seen)
 
 
 def probe_client(adapter: Adapter, protocol: str, vendor: str) -> ProbeClient:

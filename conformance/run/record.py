@@ -32,7 +32,7 @@ from conformance.records import Checksum, RunFile, RunRecord, TrialRecord
 from conformance.run.broker_pool import BrokerPool, RunningBroker
 from conformance.run.clients import Abort
 from conformance.run.planning import Planned
-from conformance.run.trial import INTERRUPTED, TrialPlayer, describe, unstarted
+from conformance.run.trial import INTERRUPTED, TrialPlayer, describe, record_unstarted
 
 
 class RunWriter:
@@ -282,7 +282,7 @@ class Recording:
 
     def _unstarted(self, planned: Planned, error: LaunchError) -> TrialRecord:
         self._brokers.begin(planned)
-        record = unstarted(planned, self.folder / "trials" / planned.id, error)
+        record = record_unstarted(planned, self.folder / "trials" / planned.id, error)
         with self._lock:
             self._done += 1
         self.on_progress(Progress(planned, record, self._done, self._total))

@@ -21,7 +21,7 @@ from conformance.adapters.launch import ports
 from conformance.adapters.launch.broker_log import reasons_in
 from conformance.errors import BrokerError, ClientError, DroppedError, LaunchError, StartFailure
 from conformance.history import NOT_READY, NOT_RECOVERED, Phase
-from conformance.ledger import inherited
+from conformance.ledger import child_environment
 from conformance.run.broker_pool import RunningBroker
 from conformance.run.clients import check_alive
 
@@ -301,7 +301,7 @@ def _copied(data: pathlib.Path, to: pathlib.Path) -> str:
         # and 0.4 MB; in all about 1 % of a trial either way). A hard link, or a copy after a failed start, would not
         # do: brokers write their files in place, and a start that fails may have written before it does.
         command = ["cp", "--archive", "--reflink=auto", "--sparse=always", "--", str(data), str(to)]
-        done = subprocess.run(command, env=inherited(), capture_output=True, text=True, check=False)
+        done = subprocess.run(command, env=child_environment(), capture_output=True, text=True, check=False)
     except OSError as error:
         return f"{error.strerror}"
     return " ".join(done.stderr.split())[:200] if done.returncode else ""

@@ -34,7 +34,7 @@ def over_link(ledger: Ledger, client_runner: ClientRunner, job: Job, fault: Link
 
 
 @contextlib.contextmanager
-def watched(ledger: Ledger, client_runner: ClientRunner, job: Job) -> Iterator[Job]:
+def watch_link(ledger: Ledger, client_runner: ClientRunner, job: Job) -> Iterator[Job]:
     """Yield the job with a link that records every frame; raises `FaultError` if the proxy died."""
     with _link(ledger, client_runner, job, None) as link:
         yield _to(link, job)

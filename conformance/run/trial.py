@@ -26,10 +26,10 @@ from conformance.history import NOT_ALIVE, Ended, Header, Op, Phase, Recorder, c
 from conformance.records import TrialRecord
 from conformance.run.broker_pool import RunningBroker
 from conformance.run.clients import Abort, ClientRunner, check_alive, depth_probe
-from conformance.run.evidence import EvidenceKeeper, undelivered
+from conformance.run.evidence import EvidenceKeeper, undelivered_messages
 from conformance.run.planning import Planned
 from conformance.run.restart import NotReady, RestartAttempt, oom_kills, own_end
-from conformance.run.traced import TracedRun, over_link, slow_network, watched
+from conformance.run.traced import TracedRun, over_link, slow_network, watch_link
 from conformance.scenario import FRESH, TIME_TO_LIVE
 from conformance.scenario.reading import CLEAN_RESTART, JOURNAL_WATCHED
 from conformance.scenario.script import (
@@ -55,7 +55,7 @@ from conformance.scenario.script import (
     Together,
     TogetherFault,
     ends_broker,
-    fixed,
+    fixed_number,
     largest,
 )
 
@@ -265,7 +265,7 @@ class TrialPlayer:
         seconds later. What it serves within the bound is neither lost nor late. If nothing comes, the broker is not
         slow but has lost them, and another such wait in this scenario would show nothing new.
         """
-        if not undelivered(self.folder):
+        if not undelivered_messages(self.folder):
             return
         job = self.client_runner.job(Drain(), **waits)
         result = self.client_runner.play(msgspec.structs.replace(job, silence_s=job.liveness_s))
@@ -333,7 +333,7 @@ class TrialPlayer:
         if isinstance(step.until, LinkFault):
             self._over_link(job, step.until)
         elif step.linked:
-            with watched(self.running.ledger, self.client_runner, job) as linked:
+            with watch_link(self.running.ledger, self.client_runner, job) as linked:
                 self._play(linked, step.until)
         else:
             self._play(job, step.until)
@@ -437,7 +437,7 @@ class TrialPlayer:
         self.broker.stop()
         taken: list[str] = []
         for setting in step.settings:
-            words = offered(self.planned.adapter, setting)
+            words = offer_words(self.planned.adapter, setting)
             if accepted := self._accepts(words):
                 taken += words
                 self.broker.stop()
@@ -461,7 +461,7 @@ class TrialPlayer:
         target = self.broker.target
         if isinstance(fault.at, Recovery):
             journal = self.broker.facts.journal_files.folder
-            fired = process.kill_in_recovery(target, self.broker.launch, journal, fixed(fault.at.k))
+            fired = process.kill_in_recovery(target, self.broker.launch, journal, fixed_number(fault.at.k))
         else:
             self.running.start()
             fired = process.kill_after(target, largest(fault.at))
@@ -489,7 +489,7 @@ def _armed_as(fault: TogetherFault) -> str:
     return "pause_kill" if isinstance(fault, Pause) and fault.then_kill else fault.name
 
 
-def offered(adapter: Adapter, setting: str) -> list[str]:
+def offer_words(adapter: Adapter, setting: str) -> list[str]:
     """Return the words of the command line that give the broker the setting `name=value`."""
     name, _, value = setting.partition("=")
     return [fill(word, {"name": name, "value": value}) for word in adapter.file.start.offer]
@@ -515,7 +515,7 @@ def describe(planned: Planned) -> TrialRecord:
     )
 
 
-def unstarted(planned: Planned, folder: pathlib.Path, error: LaunchError) -> TrialRecord:
+def record_unstarted(planned: Planned, folder: pathlib.Path, error: LaunchError) -> TrialRecord:
     """Write and return the record of a trial whose broker did not start: it is void, and has no history."""
     folder.mkdir(parents=True)
     record = msgspec.structs.replace(

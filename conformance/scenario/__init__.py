@@ -32,13 +32,13 @@ from conformance.claims import WIRES, Catalogue, Claim, Subject, Value
 from conformance.errors import CatalogueError
 from conformance.scenario.reading import (
     check_types,
-    drawn,
+    draw,
     modes_of,
     most_queues,
     needs_of_launcher,
     singles,
     togethers,
-    unrolled,
+    unroll,
 )
 from conformance.scenario.script import (
     After,
@@ -437,7 +437,7 @@ class Scenario:
     def drawn(self, seed: int, most: int = MOST_ROUNDS, *, control: bool = False) -> Scenario:
         """Return the script of one trial, with every number drawn and at most `most` rounds of each `Rounds`."""
         rng = random.Random(f"{self.id}:{seed}")
-        return dataclasses.replace(self, steps=drawn(unrolled(self.steps, most, control=control), rng))
+        return dataclasses.replace(self, steps=draw(unroll(self.steps, most, control=control), rng))
 
 
 def names_of(fault: Fault | DiskFault) -> tuple[str, ...]:
@@ -501,7 +501,9 @@ def load(catalogue: Catalogue, folder: pathlib.Path | None = None) -> dict[str, 
             module = importlib.util.module_from_spec(spec)
             sys.modules[name] = module
             spec.loader.exec_module(module)
-    found = {name: dataclasses.replace(item, decides=decided(item, catalogue)) for name, item in _REGISTRY.items()}
+    found = {
+        name: dataclasses.replace(item, decides=decided_claims(item, catalogue)) for name, item in _REGISTRY.items()
+    }
     in_every_run = {claim for item in found.values() if not item.thorough for claim in item.decides}
     for item in found.values():
         _validate(item)
@@ -512,7 +514,7 @@ def load(catalogue: Catalogue, folder: pathlib.Path | None = None) -> dict[str, 
     return found
 
 
-def decided(item: Scenario, catalogue: Catalogue) -> dict[str, Check]:
+def decided_claims(item: Scenario, catalogue: Catalogue) -> dict[str, Check]:
     """Return by claim id the check by which this scenario decides it: its first that the claim names and that fits."""
     found: dict[str, Check] = {}
     for claim in catalogue.claims.values():

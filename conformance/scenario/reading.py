@@ -89,7 +89,7 @@ def needs_of_launcher(steps: tuple[Step, ...]) -> Iterator[str]:
         yield JOURNAL_WATCHED
 
 
-def unsettled(steps: tuple[Step, ...]) -> tuple[Step, ...]:
+def without_last_restart(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     """Return the steps without the clean restart before the last look, for a broker that the suite cannot restart.
 
     Two drains to silence remain; after each the broker says that nothing more is there.
@@ -97,7 +97,7 @@ def unsettled(steps: tuple[Step, ...]) -> tuple[Step, ...]:
     return (*steps[: -len(SETTLE)], Drain(), Drain()) if steps[-len(SETTLE) :] == SETTLE else steps
 
 
-def unrolled(steps: tuple[Step, ...], most: int, *, control: bool) -> tuple[Step, ...]:
+def unroll(steps: tuple[Step, ...], most: int, *, control: bool) -> tuple[Step, ...]:
     """Return the steps with those of `Rounds` repeated: at most `most` times, or as often as a control needs."""
     found: list[Step] = []
     for step in steps:
@@ -106,15 +106,15 @@ def unrolled(steps: tuple[Step, ...], most: int, *, control: bool) -> tuple[Step
     return tuple(found)
 
 
-def drawn(value: Value, rng: random.Random) -> Value:
+def draw(value: Value, rng: random.Random) -> Value:
     """Return a step, fault or trigger, or several, with every number drawn."""
     found: Any = value
     if isinstance(value, Between):
         found = rng.randint(value.low, value.high)
     elif isinstance(value, OneOf):
-        found = drawn(rng.choice(value.options), rng)
+        found = draw(rng.choice(value.options), rng)
     else:
-        found = _rebuilt(value, lambda part: drawn(part, rng))
+        found = _rebuilt(value, lambda part: draw(part, rng))
     return cast(Value, found)
 
 

@@ -29,12 +29,12 @@ class Between(msgspec.Struct, frozen=True):
 Count = Annotated[int, msgspec.Meta(ge=1)]
 Above0 = Annotated[float, msgspec.Meta(gt=0)]
 Drawn = Count | Between
-"""A number from 1 on. `Between` until the seed of a trial has drawn it (`drawn`), an int after that (`fixed`)."""
+"""A number from 1 on. `Between` until the seed of a trial has drawn it (`draw`), an int after that (`fixed_number`)."""
 
 DrawnWait = Annotated[int, msgspec.Meta(ge=0)] | Between
 
 
-def fixed(number: int | Between) -> int:
+def fixed_number(number: int | Between) -> int:
     """Return a number of a drawn script; raise `FaultError` if no seed has drawn it."""
     if isinstance(number, Between):
         raise FaultError(f"a fault cannot be armed: its number was not drawn: {number}")
@@ -80,7 +80,7 @@ class Nth(_Trigger, frozen=True):
 
     @property
     def number(self) -> int:
-        return fixed(self.k)
+        return fixed_number(self.k)
 
 
 class After(_Trigger, frozen=True):
@@ -90,7 +90,7 @@ class After(_Trigger, frozen=True):
 
     @property
     def number(self) -> int:
-        return fixed(self.ms)
+        return fixed_number(self.ms)
 
 
 class FileRemoved(_Trigger, frozen=True):
@@ -100,7 +100,7 @@ class FileRemoved(_Trigger, frozen=True):
 
     @property
     def number(self) -> int:
-        return fixed(self.k)
+        return fixed_number(self.k)
 
 
 Part = Nth | After | FileRemoved
@@ -509,7 +509,7 @@ class Ask(_Step, frozen=True):
 
 
 class Rounds(_Step, frozen=True):
-    """Do these steps `times` times, each time with newly drawn numbers; the drawn script lists them all (`drawn`).
+    """Do these steps `times` times, each time with newly drawn numbers; the drawn script lists them all (`draw`).
 
     One drain at the end serves every fault: a loss belongs to the run of the broker that confirmed the message. A
     control does `control` rounds: what it needs is one loss a fault, not many faults.

@@ -12,7 +12,7 @@ from stomp_line import Stomp
 
 from conformance import adapters
 from conformance.adapters import Broker
-from conformance.adapters.file.settings import weakened
+from conformance.adapters.file.settings import weaken
 from conformance.clients.management import DepthClient
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
@@ -130,10 +130,10 @@ def test_a_control_gives_up_what_this_broker_has() -> None:
     """It has one key for every sync, no buffer to widen, and a sync that is one."""
     file = adapters.find("activemq").file
 
-    off = weakened(file, {"sync_transactional": False, "journal_buffer_ms": 500}, {})
+    off = weaken(file, {"sync_transactional": False, "journal_buffer_ms": 500}, {})
     assert off == {"sync_non_transactional": False}
-    assert weakened(file, {"data_sync": False}, {}) == {}
-    assert weakened(file, {"persistence": False}, {}) == {"persistence": False}
+    assert weaken(file, {"data_sync": False}, {}) == {}
+    assert weaken(file, {"persistence": False}, {}) == {"persistence": False}
 
 
 def test_a_version_without_a_checksum_cannot_be_fetched() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from conformance import adapters
 from conformance.adapters import parse_assignments
-from conformance.adapters.file.settings import weakened
+from conformance.adapters.file.settings import weaken
 from conformance.adapters.launch import java as java_module
 from conformance.adapters.launch.java import JavaFound, archive_options, find_java
 from conformance.adapters.launch.ports import Ports
@@ -161,7 +161,7 @@ def test_a_control_takes_with_it_what_a_version_needs(
     version: str, wanted: dict[str, Value], expected: dict[str, Value]
 ) -> None:
     """Artemis up to 2.28.0 writes data that no client waits for when its buffer is full: a kill would show nothing."""
-    assert expected == weakened(adapters.find("artemis").file, wanted, {}, version)
+    assert expected == weaken(adapters.find("artemis").file, wanted, {}, version)
 
 
 def test_equal_settings_group_together() -> None:

@@ -14,7 +14,7 @@ from owned_broker import COMMANDS, Theirs
 from conformance import adapters, paths
 from conformance.errors import ConformanceError, LaunchError, UsageError
 from conformance.followup import contract
-from conformance.ledger import Ledger, marked
+from conformance.ledger import Ledger, pids_of_run
 
 REFERENCE = (paths.fixtures() / "brokers/reference/broker.toml").read_text().replace('"bundled"', '"1.0"')
 IN_A_CONTAINER = re.sub(
@@ -66,7 +66,7 @@ def checked(tmp_path: pathlib.Path, toml: str) -> list[contract.Step]:
     adapter = adapters.find(str(tmp_path / "mine.toml"))
     with Ledger(tmp_path / "run", contract.run_id(adapter)) as ledger:
         contract.check(adapter, tmp_path / "broker", ledger, steps.append)
-        assert marked(ledger.run_id) == []
+        assert pids_of_run(ledger.run_id) == []
     return steps
 
 
@@ -294,7 +294,7 @@ def test_another_package_declares_adapters_by_entry_points(
     monkeypatch.syspath_prepend(str(tmp_path))
     importlib.invalidate_caches()
 
-    assert adapters.plugged().keys() >= {"elsewhere", "broken"}
+    assert adapters.plugged_adapters().keys() >= {"elsewhere", "broken"}
     assert adapters.find("elsewhere").spec == "elsewhere@1.0:native"
     assert type(adapters.find("reference")) is adapters.FileAdapter  # a name of this package stays its own
     with pytest.raises(UsageError, match=r"adapter broken \(mine:Missing\) failed: AttributeError"):

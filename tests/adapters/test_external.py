@@ -76,7 +76,7 @@ def test_a_kill_is_fired_when_the_connection_is_lost_and_the_owner_gets_his_brok
 
     assert "" == record.void
     assert [("kill", phase) for phase in (Phase.ARMED, Phase.INFO, Phase.FIRED, Phase.EFFECTIVE)] == _faults(folder)
-    assert [] == [*adapters.left(folder)]
+    assert [] == [*adapters.leftovers(folder)]
     assert PREFIX not in _queues(theirs)
     assert ["kill", "start", "stop", "start"] == [path.stem.partition("-")[2] for path in sorted(broker.glob("*.log"))]
     assert not any(place.wrong()[0] for place in [Place("amqp", "127.0.0.1", theirs.numbers["amqp"])])
@@ -119,7 +119,7 @@ def test_queues_are_removed_when_the_broker_that_was_brought_back_is_ready(their
     record, folder = play(theirs.spec(**{**COMMANDS, "kill": kill, "start": start}), *steps)
 
     assert "ended with status 3" in record.void
-    assert [] == [*adapters.left(folder)]
+    assert [] == [*adapters.leftovers(folder)]
     assert PREFIX not in _queues(theirs)
 
 
@@ -172,7 +172,7 @@ def test_existing_queues_are_used_in_turn_and_nothing_else(theirs: Theirs, play:
     events = [event for path in folder.glob("trials/*/publisher-1.jsonl") for event in history.read(path).events]
 
     assert ("", {"a"}) == (record.void, {event.queue for event in events if event.queue})
-    assert [] == [*adapters.left(folder)]
+    assert [] == [*adapters.leftovers(folder)]
 
 
 def test_declared_queues_are_removed_by_the_owners_command(theirs: Theirs, play: Play) -> None:
@@ -185,7 +185,7 @@ def test_declared_queues_are_removed_by_the_owners_command(theirs: Theirs, play:
 
     assert "" == record.void
     assert {"conformance-run-1-odd-1", "conformance-run-1-ready"} == declared == removed
-    assert [] == [*adapters.left(folder)]
+    assert [] == [*adapters.leftovers(folder)]
 
 
 def test_only_the_addresses_that_were_given_are_checked(theirs: Theirs, tmp_path: pathlib.Path) -> None:

@@ -59,7 +59,7 @@ def test_a_line_of_the_compose_file(conformance, tmp_path, monkeypatch, name):
 
     assert 0 == done.returncode, done.stdout + done.stderr
     assert {("AMQP-SETTLE-02", "HOLDS")} == _rows(tmp_path / "out")
-    left = [*adapters.left(tmp_path / "out")]
+    left = [*adapters.leftovers(tmp_path / "out")]
     assert (name == "activemq") == bool(left)
     assert all("left, empty" in each for each in left)
 
@@ -74,7 +74,7 @@ def test_the_line_of_the_bundled_broker(conformance, tmp_path):
 
     assert 0 == done.returncode, done.stdout + done.stderr
     assert {("AMQP-MOD-01", "HOLDS")} == _rows(tmp_path / "out")
-    assert ([], []) == ([*adapters.left(tmp_path / "out")], json.loads(names)["queues"])
+    assert ([], []) == ([*adapters.leftovers(tmp_path / "out")], json.loads(names)["queues"])
 
 
 @pytest.mark.full

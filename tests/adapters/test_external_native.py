@@ -66,7 +66,7 @@ def tried(tmp_path):
         sent = {f"p1:{n}" for n in range(1, 21)}
         assert sent == _messages(folder, Op.SEND)
         assert (sent if Drain() in steps else set()) == _messages(folder, Op.DRAIN)
-        left = [*adapters.left(tmp_path / "run")]
+        left = [*adapters.leftovers(tmp_path / "run")]
         assert (PREFIX in after) == (name != "activemq" and bool(left))
         return left
 
@@ -131,7 +131,7 @@ def test_a_queue_that_still_holds_messages_is_removed_with_them(tried, name):
 
 def test_a_queue_that_the_broker_does_not_remove_is_emptied_and_reported(tried, monkeypatch):
     """A broker whose answer is no: it is there afterwards."""
-    monkeypatch.setattr(run_queues, "removed", lambda how: f"DELETE {how.url} answered 403")
+    monkeypatch.setattr(run_queues, "remove_queue", lambda how: f"DELETE {how.url} answered 403")
     (line,) = tried("reference", lambda broker: _at(broker, "reference", "amqp"), STEPS[:1])
 
     assert "2 queues of this run are left, empty: DELETE http:" in line

@@ -11,7 +11,7 @@ import pytest
 from conformance import adapters, claims, history, scenario
 from conformance.adapters import parse_assignments
 from conformance.adapters.file.model import Setting
-from conformance.adapters.file.settings import unheeded
+from conformance.adapters.file.settings import ignored_setting
 from conformance.campaign import Options, prepare
 from conformance.errors import LaunchError, UsageError
 from conformance.faults import possible
@@ -93,7 +93,7 @@ def test_a_list_that_cannot_be_is_refused(change, words):
     ],
 )
 def test_what_a_log_says_against_the_settings(asked, said, expected):
-    found = unheeded(ARTEMIS.file, ARTEMIS.effective({"journal_type": asked}), said)
+    found = ignored_setting(ARTEMIS.file, ARTEMIS.effective({"journal_type": asked}), said)
 
     assert bool(expected) == bool(found)
     assert expected in found

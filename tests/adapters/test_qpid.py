@@ -128,8 +128,8 @@ def test_derby_has_no_buffer_to_lose_what_it_answered() -> None:
     qpid = adapters.find("qpid")
     wanted = {"sync_non_transactional": False, "journal_buffer_ms": 500}
 
-    assert settings.weakened(qpid.file, wanted, {"store": "BDB"}) == wanted
-    assert settings.weakened(qpid.file, wanted, {"store": "DERBY"}) == {"sync_non_transactional": False}
+    assert settings.weaken(qpid.file, wanted, {"store": "BDB"}) == wanted
+    assert settings.weaken(qpid.file, wanted, {"store": "DERBY"}) == {"sync_non_transactional": False}
     with pytest.raises(UsageError, match="'journal_buffer_ms' of qpid is of no effect with store=DERBY"):
         qpid.effective({"store": "DERBY", "journal_buffer_ms": 500})
 

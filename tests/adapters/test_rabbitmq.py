@@ -16,7 +16,7 @@ from conformance import adapters
 from conformance.adapters import READY_QUEUE, Broker, web
 from conformance.adapters.distribution import fetch
 from conformance.adapters.file.model import BrokerFile
-from conformance.adapters.file.settings import weakened
+from conformance.adapters.file.settings import weaken
 from conformance.clients.amqp import session as amqp_session
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.workers.job import Job
@@ -129,9 +129,9 @@ def test_a_quorum_queue_is_always_durable() -> None:
 
 def test_a_control_gives_up_storing_where_the_product_lets_it() -> None:
     """It has no switch for syncs; a quorum queue cannot be weakened at all."""
-    assert weakened(RABBITMQ.file, SYNC_OFF, {}) == {"persistence": False}
-    assert weakened(RABBITMQ.file, SYNC_OFF, {"queue_type": "classic"}) == {"persistence": False}
-    assert weakened(RABBITMQ.file, SYNC_OFF, {"queue_type": "quorum"}) == {}
+    assert weaken(RABBITMQ.file, SYNC_OFF, {}) == {"persistence": False}
+    assert weaken(RABBITMQ.file, SYNC_OFF, {"queue_type": "classic"}) == {"persistence": False}
+    assert weaken(RABBITMQ.file, SYNC_OFF, {"queue_type": "quorum"}) == {}
 
 
 # how a queue is called

@@ -11,7 +11,7 @@ import pytest
 
 from conformance import adapters, claims, paths
 from conformance.adapters import VARIANT, parse_assignments
-from conformance.adapters.vendor_clients import choose, find, names, of_broker, said, with_client
+from conformance.adapters.vendor_clients import address_parameters, choose, find, names, of_broker, with_client
 from conformance.clients.roles.modes import MODES
 from conformance.errors import UsageError
 from conformance.scenario import CALLS, SUBSCRIBED
@@ -268,7 +268,7 @@ def test_only_settings_that_were_given_are_said(client: str, words: list[str], e
     """In the client's own words; one that is absent is left to what the client does by itself."""
     adapter = with_client(adapters.find("artemis"), find(client))
 
-    assert said(adapter.file, adapter.effective(parse_assignments(words, adapter.file))) == expected
+    assert address_parameters(adapter.file, adapter.effective(parse_assignments(words, adapter.file))) == expected
 
 
 # its address

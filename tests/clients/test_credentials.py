@@ -17,7 +17,7 @@ from conformance.adapters.credentials import (
     check,
     mechanism_of,
     parse_url,
-    redacted,
+    redact_passwords,
 )
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.file.reading import read_table
@@ -140,8 +140,8 @@ def test_a_secret_is_taken_out_in_every_form(monkeypatch):
     basic = base64.b64encode('alice:p"w/ö'.encode()).decode()
     said = f'{json.dumps("p" + chr(34) + "w/ö")} p"w/ö {sasl} {basic} p%22w%2F%C3%B6 alice'
 
-    assert redacted(said, LOGIN) == f'"{REDACTED}" {REDACTED} {REDACTED} {REDACTED} {REDACTED} alice'
-    assert redacted(said, OPEN) == said
+    assert redact_passwords(said, LOGIN) == f'"{REDACTED}" {REDACTED} {REDACTED} {REDACTED} {REDACTED} alice'
+    assert redact_passwords(said, OPEN) == said
 
 
 def test_an_access_that_travels_holds_no_secret(monkeypatch):

@@ -21,7 +21,7 @@ from conformance.adapters.file import model
 from conformance.adapters.launch.plan import BrokerSource
 from conformance.errors import LaunchError, UsageError
 from conformance.ledger import release_leftovers
-from conformance.processes import opened, wait_ended
+from conformance.processes import open_pidfd, wait_ended
 from tools import build_images, dockerd
 
 VENDOR = "vendor/broker:1.0"
@@ -314,7 +314,7 @@ def test_an_engine_ends_with_who_started_it(tmp_path):
     )
     pid = int(holder.stdout.readline())
     assert "up\n" == (tmp_path / "up").read_text()  # from now on the kernel knows
-    with opened(pid) as handle:
+    with open_pidfd(pid) as handle:
         holder.kill()
         holder.communicate()
 

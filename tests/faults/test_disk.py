@@ -19,7 +19,7 @@ import pytest
 from benchmarks import disk as disk_bench
 from conformance import adapters, claims, history, scenario
 from conformance.adapters.distribution import fetch
-from conformance.adapters.file.settings import weakened
+from conformance.adapters.file.settings import weaken
 from conformance.errors import FaultError
 from conformance.faults.disk import injection, pairing, trace
 from conformance.faults.disk.trace import Call, Clock, Operation, Trace
@@ -165,7 +165,7 @@ print(t); print(time.monotonic_ns())
 """
     said, found, _ = run(Watched(), code)
     begin, end = map(int, said)
-    one, two, three = pairing.stored(found, [Operation(f"p1:{n}", begin, b"p1:%d." % n) for n in (1, 2, 3)])
+    one, two, three = pairing.pair_operations(found, [Operation(f"p1:{n}", begin, b"p1:%d." % n) for n in (1, 2, 3)])
 
     assert one.write.sample == b"\0\xffp1:1.\n"
     assert one.sync.thread != one.write.thread
@@ -571,7 +571,7 @@ def test_a_killed_broker_leaves_a_whole_trace_and_no_process(started, marked, tm
     injection.end(broker)
     waiting.close()
     found = tracer.read()
-    pair = pairing.stored(found, [operation])[0]
+    pair = pairing.pair_operations(found, [operation])[0]
 
     assert (broker.gone(), marked(f"disk-{tmp_path.name}")) == (True, [])
     assert (found.lost, pair.write is not None, pair.sync) == ((), True, None)
@@ -616,7 +616,7 @@ def test_a_control_of_a_held_sync_writes_each_message_before_the_next_is_sent(st
         pytest.skip(f"it is not in the cache: conformance fetch artemis@{adapter.version}")
     check = scenario.load(claims.load())["sync-held-while-sending"].decides["ARTEMIS-SEND-09"]
     alone = dict(check.control.settings)
-    for settings, seen in [(weakened(adapter.file, alone, {}, adapter.version), True), (alone, False)]:
+    for settings, seen in [(weaken(adapter.file, alone, {}, adapter.version), True), (alone, False)]:
         broker, tracer = started(HeldSync(0.1), "artemis@2.19.0", **settings)
         operations, answered = sent(broker, 3, "destination-type:ANYCAST\n")
         injection.end(broker)

@@ -32,7 +32,7 @@ def stamped(line):
 
 
 def paired(found, marker=b"p1:1.", invoked=0):
-    return pairing.stored(found, [Operation("p1:1", invoked, marker)])[0]
+    return pairing.pair_operations(found, [Operation("p1:1", invoked, marker)])[0]
 
 
 def span(call):
@@ -281,7 +281,7 @@ def test_a_write_after_the_next_request_may_belong_to_that(tmp_path):
     found = read(tmp_path, [OPEN, WRITE, SYNC])
     bounded = [Operation("t1", 0, transaction=True, until_ns=until) for until in (999_999_999, 1_000_000_001)]
 
-    assert [pair.write is not None for pair in pairing.stored(found, bounded)] == [False, True]
+    assert [pair.write is not None for pair in pairing.pair_operations(found, bounded)] == [False, True]
 
 
 def test_an_index_that_is_never_synced_does_not_weaken_the_log(tmp_path):
@@ -320,7 +320,7 @@ def test_the_zeros_of_a_new_file_hold_no_message(tmp_path):
 
 
 def reasons(found, marker=b"p1:1."):
-    return pairing.unseen(found, pairing.stored(found, [Operation("p1:1", 0, marker)]))
+    return pairing.unseen(found, pairing.pair_operations(found, [Operation("p1:1", 0, marker)]))
 
 
 @pytest.mark.parametrize(

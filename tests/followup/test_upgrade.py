@@ -25,7 +25,7 @@ from conformance.report import model
 from conformance.report.expectations import read_report
 from conformance.report.model import Standing
 from conformance.run import artifacts, readiness_probe
-from conformance.scenario.reading import singles, unrolled
+from conformance.scenario.reading import singles, unroll
 from conformance.scenario.script import After, Consume, FailedSync, Kill, Nth, Pause, Publish, Restart, Stop
 
 TODAY = datetime.date(2026, 11, 21)
@@ -97,7 +97,7 @@ def test_every_scenario_that_kills_a_broker_is_an_upgrade():
     }
     kills = {name for name, steps in used.items() if any(isinstance(step.until, Kill | Stop) for step in steps)}
 
-    assert kills - {item.id for item in scenarios if hands_over(unrolled(item.steps, 1, control=False))} == set()
+    assert kills - {item.id for item in scenarios if hands_over(unroll(item.steps, 1, control=False))} == set()
 
 
 # words

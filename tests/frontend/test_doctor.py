@@ -162,7 +162,7 @@ def test_without_the_library_of_a_protocol(monkeypatch, name, module, protocol, 
     hidden(monkeypatch, module)
     found = doctor.check(name)
     decided = [CATALOGUE.claims[claim] for claim in {claim for item in SCENARIOS.values() for claim in item.decides}]
-    spoken = {p: {c.id for c in decided if claims.spoken(c, p, bundled=True)} for p in ("amqp", "stomp")}
+    spoken = {p: {c.id for c in decided if claims.is_about(c, p, bundled=True)} for p in ("amqp", "stomp")}
     (other,) = spoken.keys() - {protocol}
 
     reported = f"--protocol {protocol}: {len(spoken[protocol])} claims, {len(spoken[protocol] - spoken[other])} of them"

@@ -185,7 +185,7 @@ def test_every_verdict_is_explained():
 
 def test_figures():
     """63 % for three kills, 26 % for ten, q 0.029 for 3 of 3."""
-    three, ten = (f"{confidence.bound(n):.0%}".replace("%", " %") for n in (3, 10))
+    three, ten = (f"{confidence.upper_bound(n):.0%}".replace("%", " %") for n in (3, 10))
 
     assert f"Three kills bound the rate only at {three}, ten at {ten};" in VERDICTS
     q = confidence.miss_probability(failed=3, trials=3, clean=3)

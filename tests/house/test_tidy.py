@@ -19,7 +19,7 @@ from benchmarks import triggers
 from conformance import adapters, claims, paths, scenario
 from conformance.adapters import vendor_clients
 from conformance.adapters.controls import substitute
-from conformance.adapters.file.settings import weakened
+from conformance.adapters.file.settings import weaken
 from conformance.adapters.interface import LAUNCHERS
 from conformance.adapters.opening import WIRES
 from conformance.claims import Subject, unmet
@@ -196,7 +196,7 @@ def test_every_decided_claim_can_be_decided_somewhere():
             if not choice.refused
         }
         for changed in settings | words:
-            given = weakened(adapter.file, dict(changed), {})
+            given = weaken(adapter.file, dict(changed), {})
             effective = adapter.effective(given)
             here = Selection(
                 adapter, protocol, effective, given, [], frozenset(), 1, client=client.name if client else ""

@@ -61,7 +61,7 @@ def test_the_same_counts(session, trials, truth):
 @pytest.mark.spark
 def test_the_same_courses(session, trials, monkeypatch):
     plain = collect_courses(session.spark, trials)
-    monkeypatch.setattr(buckets.bucketed.__wrapped__, "__defaults__", (0,))
+    monkeypatch.setattr(buckets.fill_buckets.__wrapped__, "__defaults__", (0,))
 
     assert plain == collect_courses(session.spark, trials)
 
@@ -71,9 +71,9 @@ def test_no_event_moves(session, trials, capsys):
     """The only exchange is that of the facts of a trial: some rows of each process."""
     size_plans(session.spark, 1_000_000)
     found = []
-    with buckets.bucketed(session.spark, trials, collect, 0) as events:
+    with buckets.fill_buckets(session.spark, trials, collect, 0) as events:
         for frame in (events, session.spark.read.parquet(*(str(trial.parquet) for trial in trials))):
-            relations.counted(relations.messages_of(frame, USED, few=False), USED).explain()
+            relations.count_anomalies(relations.messages_of(frame, USED, few=False), USED).explain()
             plan = capsys.readouterr().out
             found.append((plan.count("Exchange hashpartitioning"), plan.count("hashpartitioning(trial")))
     size_plans(session.spark, 10)
@@ -101,7 +101,7 @@ def test_without_buckets(session, trials, why):
     before = session.spark.conf.get(CORES_HERE)
     session.spark.conf.set(CORES_HERE, "0" if why == "tasks elsewhere" else before)
     try:
-        with buckets.bucketed(session.spark, chosen, collect, least) as events:
+        with buckets.fill_buckets(session.spark, chosen, collect, least) as events:
             assert events is None
     finally:
         session.spark.conf.set(CORES_HERE, before)
@@ -111,7 +111,7 @@ def test_without_buckets(session, trials, why):
 def test_nothing_is_left(session, trials):
     """Neither links nor a table, also after an error."""
     before = left()
-    with contextlib.suppress(JudgeError), buckets.bucketed(session.spark, trials, collect, 0) as events:
+    with contextlib.suppress(JudgeError), buckets.fill_buckets(session.spark, trials, collect, 0) as events:
         assert left() - before
         events.count()
         raise JudgeError("of a plan")
@@ -134,7 +134,7 @@ def test_nothing_is_left(session, trials):
     ],
 )
 def test_no_trial_has_more_than_half_of_a_cores_share(trials, cores, one_bucket_each):
-    assert one_bucket_each == buckets.shared([types.SimpleNamespace(events=events) for events in trials], cores)
+    assert one_bucket_each == buckets.fits_cores([types.SimpleNamespace(events=events) for events in trials], cores)
 
 
 @pytest.mark.parametrize(

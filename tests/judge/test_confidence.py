@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from conformance.judge.confidence import bound, may_fail, miss_probability, percent, q_words
+from conformance.judge.confidence import may_fail, miss_probability, percent, q_words, upper_bound
 
 
 def test_bounds_of_the_design():
     """n=1: 95 %, 6: 39 %, 10: 26 %, 300: 1 %."""
-    assert [95, 39, 26, 1] == [round(100 * bound(n)) for n in (1, 6, 10, 300)]
+    assert [95, 39, 26, 1] == [round(100 * upper_bound(n)) for n in (1, 6, 10, 300)]
 
 
 def test_three_of_three_and_three_clean_trials_are_enough():
@@ -38,16 +38,16 @@ def test_counts_that_contradict_themselves(counts):
 
 def test_no_fault_bounds_nothing():
     with pytest.raises(ValueError, match="bound nothing"):
-        bound(0)
+        upper_bound(0)
 
 
 @pytest.mark.parametrize("clean", [10, 30, 300, 3_000])
 def test_no_figure_is_printed_as_nothing(clean):
     """Counter-example: `q=0.000` and `<0%` read as certainty. Thousands of clean faults leave a chance open."""
     assert "q < 0.001" == q_words(miss_probability(3, 3, clean) * 1e-3)
-    assert percent(bound(clean)) not in ("0 %", "0.0 %")
+    assert percent(upper_bound(clean)) not in ("0 %", "0.0 %")
 
 
 def test_words_of_a_bound():
-    assert "may still fail in up to 26 % of power losses" == may_fail(bound(10), "power losses")
-    assert ["10 %", "1 %", "0.3 %", "0.03 %"] == [percent(bound(n)) for n in (30, 300, 1_000, 10_000)]
+    assert "may still fail in up to 26 % of power losses" == may_fail(upper_bound(10), "power losses")
+    assert ["10 %", "1 %", "0.3 %", "0.03 %"] == [percent(upper_bound(n)) for n in (30, 300, 1_000, 10_000)]

@@ -55,7 +55,7 @@ def test_a_message_lost_in_the_middle_shows_its_send_and_its_confirm():
         *(560, 565, 570, 3, 599),  # its send and confirm, the first kill after them, the start
         *(20, 980, 2, 999),  # the last kill before the drains, the start
         *(2000, 2040, 2050, 2060, 2090),  # the drains, and the restart between them
-    ] == shown(timeline.folded(found, 10))
+    ] == shown(timeline.fold(found, 10))
 
 
 def test_a_message_delivered_again_shows_what_came_between():
@@ -68,7 +68,7 @@ def test_a_message_delivered_again_shows_what_came_between():
         230 consumer-2 ack ok -
         710 consumer-7 deliver ok -
     """
-    kept = {one for one in shown(timeline.folded(of_rounds(own), 10)) if isinstance(one, float)}
+    kept = {one for one in shown(timeline.fold(of_rounds(own), 10)) if isinstance(one, float)}
 
     assert {160, 165, 210, 220, 230, 710} | {170, 180, 199, 270, 299} | {680, 699, 770, 799} <= kept
     assert not {370, 470, 570, 870} & kept
@@ -78,12 +78,12 @@ def test_a_message_delivered_again_shows_what_came_between():
 def test_a_timeline_that_fits_is_whole(most):
     found = of_rounds("560 publisher-5 send invoke -\n565 publisher-5 send ok -")
 
-    assert found == timeline.folded(found, most)
+    assert found == timeline.fold(found, most)
 
 
 def test_without_events_of_a_message_the_drains_stay():
     """Of a trial without a finding: how it ended."""
-    assert [100, 49, 980, 2, 999, 2000, 2040, 2050, 2060, 2090] == shown(timeline.folded(of_rounds(""), 10))
+    assert [100, 49, 980, 2, 999, 2000, 2040, 2050, 2060, 2090] == shown(timeline.fold(of_rounds(""), 10))
 
 
 def test_of_too_many_events_of_its_own_the_least_telling_go_first():
@@ -92,11 +92,11 @@ def test_of_too_many_events_of_its_own_the_least_telling_go_first():
     answers = ["0 publisher-1 send invoke -", *frames, "20 publisher-1 send ok -"]
     again = [f"{at} consumer-1 deliver ok -" for at in range(20)]
 
-    assert [0, 10, 20] == shown(timeline.folded(events("\n".join(answers)), 4))
-    assert [0, 1, 16, 18, 19] == shown(timeline.folded(events("\n".join(again)), 4))
+    assert [0, 10, 20] == shown(timeline.fold(events("\n".join(answers)), 4))
+    assert [0, 1, 16, 18, 19] == shown(timeline.fold(events("\n".join(again)), 4))
 
 
 def test_a_stored_timeline_is_bounded_by_the_same_rule(monkeypatch):
     monkeypatch.setattr(timeline, "MOST", 4)
 
-    assert [0, 1, 18, 19] == shown(timeline.bounded(events("\n".join(f"{at} c deliver ok -" for at in range(20)))))
+    assert [0, 1, 18, 19] == shown(timeline.cut(events("\n".join(f"{at} c deliver ok -" for at in range(20)))))

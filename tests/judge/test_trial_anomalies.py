@@ -12,7 +12,7 @@ from conformance.judge import trial_anomalies
 from conformance.judge.anomalies import EVERYWHERE
 from conformance.judge.input.packing import FILE
 from conformance.judge.plan.relations import ALWAYS
-from conformance.judge.trial_anomalies import TrialAnomaly, compared
+from conformance.judge.trial_anomalies import TrialAnomaly, compare
 
 SESSION = types.SimpleNamespace(spark="spark")
 
@@ -40,7 +40,7 @@ def seen(count):
 )
 def test_what_is_said_of_it(then, now, line, again):
     """How often, which messages, and how many."""
-    found = compared({"lost": ["C-1"]}, seen(then), [seen(count) for count in now])
+    found = compare({"lost": ["C-1"]}, seen(then), [seen(count) for count in now])
 
     assert ([line], again) == found
 
@@ -50,7 +50,7 @@ def test_a_broker_that_does_not_start_again_either():
     dead = {"not_recovered": TrialAnomaly("not_recovered", 1, 1, (), "not recovered: it ended with status 1")}
     line = "EXPECT-RECOVER-01: seen again in 1 of 1: not recovered: it ended with status 1"
 
-    assert ([line], True) == compared({"not_recovered": ["EXPECT-RECOVER-01"]}, dead, [dead])
+    assert ([line], True) == compare({"not_recovered": ["EXPECT-RECOVER-01"]}, dead, [dead])
 
 
 def test_each_anomaly_is_compared():
@@ -63,9 +63,9 @@ def test_each_anomaly_is_compared():
         f"C-3, C-4: new, seen in 1 of 1: p1:1, p1:2, p1:3, p1:4, p1:5 and 1,229 more ({again.figures})",
     ]
 
-    assert (lines, True) == compared(checks, seen(1), now)
-    assert (list(reversed(lines)), True) == compared(dict(reversed(checks.items())), seen(1), now)
-    assert ("1,234 of 5,678 ", False) == (again.figures[:15], compared(checks, {}, now)[1])
+    assert (lines, True) == compare(checks, seen(1), now)
+    assert (list(reversed(lines)), True) == compare(dict(reversed(checks.items())), seen(1), now)
+    assert ("1,234 of 5,678 ", False) == (again.figures[:15], compare(checks, {}, now)[1])
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from conformance.errors import UsageError
-from conformance.reference.settings import OPTIONS, QueueOptions, Settings, described, parse, parse_queues
+from conformance.reference.settings import OPTIONS, QueueOptions, Settings, describe, parse, parse_queues
 
 from .queue_rig import Rig
 
@@ -69,8 +69,8 @@ def test_a_wrong_word_says_what_is_right(words, hint):
 
 def test_every_option_of_a_queue_is_a_setting():
     """Each can be given for all, is described, and does not lose its capitals there."""
-    assert all(f"\n  {name}=" in f"\n{described()}" for name in OPTIONS)
-    assert "dead_letter=DLQ\n" in described()
+    assert all(f"\n  {name}=" in f"\n{describe()}" for name in OPTIONS)
+    assert "dead_letter=DLQ\n" in describe()
 
 
 def test_the_same_word_twice_is_one_queue():

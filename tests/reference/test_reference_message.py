@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from proton import Message
 
-from conformance.reference.core.sections import DecodeError, aged, encode, parse
+from conformance.reference.core.sections import DecodeError, encode, parse, with_time_left
 
 
 @given(
@@ -103,6 +103,6 @@ def test_a_ttl_of_another_type_is_refused(field):
 @pytest.mark.parametrize("priority", [b"\x40", b"\x50\x07"])
 def test_a_ttl_grows_less_and_a_missing_one_stays_missing(priority):
     """What is left replaces what came; the priority stays."""
-    assert aged(priority + b"\x52\x09", 5) == priority + b"\x70\x00\x00\x00\x05"
-    assert aged(priority + b"\x40", 5) == priority + b"\x40"
-    assert aged(priority + b"\x70\x00\x00\x00\x09", 2**40) == priority + b"\x70\xff\xff\xff\xff"
+    assert with_time_left(priority + b"\x52\x09", 5) == priority + b"\x70\x00\x00\x00\x05"
+    assert with_time_left(priority + b"\x40", 5) == priority + b"\x40"
+    assert with_time_left(priority + b"\x70\x00\x00\x00\x09", 2**40) == priority + b"\x70\xff\xff\xff\xff"

@@ -272,7 +272,7 @@ def test_what_is_known_of_the_version_is_linked(catalogue, scenarios):
 @pytest.mark.parametrize("one", questions.problems(), ids=lambda one: one.name)
 def test_each_known_problem_has_its_row(one):
     """The list in Markdown says what goes wrong; a page shows each column under its heading."""
-    headings = [heading for heading, _ in report_html.described(one)]
+    headings = [heading for heading, _ in report_html.describe_problem(one)]
 
     assert {"findings": "what it shows", "bugs": "what goes wrong"}[one.page] in headings
-    assert all(text for _, text in report_html.described(one))
+    assert all(text for _, text in report_html.describe_problem(one))

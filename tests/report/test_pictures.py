@@ -112,7 +112,7 @@ def histogram(of="answer", paced=True, seconds=2.0, longest_ms=0.0009, **counts)
 def test_histograms_of_two_trials_add_up():
     """Quantiles of the sum, and not the mean of quantiles: 5 of 1,000 messages of one trial are among the slowest."""
     fast, slow = histogram(b20=990), histogram(b20=5, b100=5, seconds=8.0, longest_ms=0.5)
-    (both,) = pictures.merged([course(times=(fast,)), course(times=(slow,))])
+    (both,) = pictures.merge([course(times=(fast,)), course(times=(slow,))])
 
     assert (1_000, 10.0, 0.5, {20: 995, 100: 5}) == (both.messages, both.seconds, both.longest_ms, both.counts)
     assert [2e-5, 2e-5, 2e-5, 0.000671] == [both.quantile_ms(share) for share in (0.5, 0.99, 0.995, 0.996)]

@@ -124,7 +124,7 @@ def test_what_silence_promises():
 )
 def test_spoken(claim, protocol, bundled, expected):
     """A claim is tried over the protocols that it names; a product's own client is any client of the bundled broker."""
-    assert expected == claims.spoken(claims.load().claim(claim), protocol, bundled=bundled)
+    assert expected == claims.is_about(claims.load().claim(claim), protocol, bundled=bundled)
 
 
 DROPS = {"max_delivery_attempts": 1, "dead_letter_destination": "", "message_ttl_ms": 0, "expiry_destination": "EXP"}

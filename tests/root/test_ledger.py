@@ -34,10 +34,10 @@ signal.pause()
 
 _KILLED_IN_SPAWN = """
 import pathlib, signal, sys
-from conformance.ledger import Ledger, marked
+from conformance.ledger import Ledger, pids_of_run
 book = Ledger(pathlib.Path(sys.argv[1]), sys.argv[2])
 def stop_here(ticket, pid):
-    while pid not in marked(sys.argv[2]):
+    while pid not in pids_of_run(sys.argv[2]):
         pass  # the kernel still replaces its environment
     print(pid, flush=True)
     signal.pause()

@@ -34,7 +34,7 @@ def sleeper(way):
 
 
 def test_a_handle_signals_one_process_and_shows_its_end(sleeper):
-    with processes.opened(sleeper.pid) as handle:
+    with processes.open_pidfd(sleeper.pid) as handle:
         assert sleeper.pid == processes.pid_of(handle)
         assert not processes.wait_ended([handle], 0.05)
         processes.send(handle, signal.SIGSTOP)
@@ -48,12 +48,12 @@ def test_a_handle_signals_one_process_and_shows_its_end(sleeper):
         assert -signal.SIGTERM == sleeper.wait()
         with pytest.raises(ProcessLookupError):
             processes.send(handle, signal.SIGKILL)
-    with pytest.raises(ProcessLookupError), processes.opened(sleeper.pid):
+    with pytest.raises(ProcessLookupError), processes.open_pidfd(sleeper.pid):
         pass
 
 
 def test_a_handle_is_passed_on(sleeper, way):
-    with processes.opened(sleeper.pid) as handle:
+    with processes.open_pidfd(sleeper.pid) as handle:
         less = LESS if way == COMPARED else ""
         script = f"import signal; from conformance import processes as p; {less}p.send({handle}, signal.SIGKILL)"
         subprocess.run([sys.executable, "-c", script], check=True, pass_fds=[handle])
@@ -76,7 +76,7 @@ def test_only_the_very_process_is_killed(sleeper):
 @pytest.mark.parametrize("way", [COMPARED], indirect=True)
 def test_a_handle_does_not_reach_the_next_process_with_its_pid(sleeper):
     """A pidfd cannot name another process; numbers are compared."""
-    with processes.opened(sleeper.pid) as handle:
+    with processes.open_pidfd(sleeper.pid) as handle:
         os.pwrite(handle, f"{sleeper.pid} 12345".encode().ljust(40), 0)
 
         assert processes.wait_ended([handle], 0)

@@ -11,7 +11,7 @@ from conformance import records
 from conformance.adapters.interface import JournalFiles
 from conformance.history import Ended, Op, Phase, Recorder, bare_header, close_history
 from conformance.run import evidence
-from conformance.run.evidence import EvidenceKeeper, Kept, copy_journal, undelivered
+from conformance.run.evidence import EvidenceKeeper, Kept, copy_journal, undelivered_messages
 
 
 class Broker:
@@ -206,7 +206,7 @@ def test_what_the_broker_still_owes(place, name):
         recorder.close()
         close_history(place / f"{process}.jsonl", Ended.FINISHED)
 
-    assert frozenset({expected} - {""}) == undelivered(place)
+    assert frozenset({expected} - {""}) == undelivered_messages(place)
 
 
 def test_a_message_with_a_time_to_live_is_not_owed(place):
@@ -215,4 +215,4 @@ def test_a_message_with_a_time_to_live_is_not_owed(place):
     recorder.record(Op.SEND, Phase.OK, message="p1:1")
     recorder.close()
 
-    assert frozenset() == undelivered(place)
+    assert frozenset() == undelivered_messages(place)

@@ -27,7 +27,7 @@ from conformance.run.planning import (
     plan,
     quick,
     subject_trials,
-    wanted,
+    wanted_checks,
 )
 from conformance.run.trial import describe
 from conformance.scenario import Check, Liar, Scenario, Weakened
@@ -107,7 +107,7 @@ def test_what_stores_everything_is_proven_by_liars_alone():
 def test_a_sync_is_tried_where_it_is_documented(adapter, protocol, tried):
     asked = selection("EXPECT-SYNC-*", adapter=adapter, protocol=protocol)
 
-    assert {name for item in SCENARIOS.values() for name in wanted(item, asked)} == tried
+    assert {name for item in SCENARIOS.values() for name in wanted_checks(item, asked)} == tried
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_a_sync_is_tried_where_it_is_documented(adapter, protocol, tried):
 )
 def test_a_sentence_binds_its_product_version_and_protocol(adapter, protocol, tried):
     asked = selection("RMQ-*", adapter=adapter, protocol=protocol)
-    found = {name for item in SCENARIOS.values() for name in wanted(item, asked)}
+    found = {name for item in SCENARIOS.values() for name in wanted_checks(item, asked)}
 
     assert {f"RMQ-{word}" for word in tried.split()} == found
 
@@ -311,7 +311,7 @@ def test_what_others_stand_for_is_played_thoroughly():
     """Each of its claims is tried all the same. A run says what it left out, and a replay plays what it names."""
     some, all_ = selection(), selection(thorough=True)
     played = [{each.script.id for each in plan(one, SCENARIOS, CATALOGUE)} for one in (some, all_)]
-    tried = [{claim for name in names for claim in wanted(SCENARIOS[name], all_)} for names in played]
+    tried = [{claim for name in names for claim in wanted_checks(SCENARIOS[name], all_)} for names in played]
     named = selection(only=["power-lost-with-torn-writes"])
 
     assert played[1] - played[0] == THOROUGH == set(planning.left_to_thorough(some, SCENARIOS))
@@ -340,8 +340,8 @@ def test_a_budget_adds_faults_where_there_were_fewest():
 def test_only_some_scenarios():
     chosen = selection("SOLCD-ACK-01", only=["broker-stopped-while-publishing"])
 
-    assert {} == wanted(SCENARIOS["broker-killed-while-publishing"], chosen)
-    assert ["SOLCD-ACK-01"] == list(wanted(SCENARIOS["broker-stopped-while-publishing"], chosen))
+    assert {} == wanted_checks(SCENARIOS["broker-killed-while-publishing"], chosen)
+    assert ["SOLCD-ACK-01"] == list(wanted_checks(SCENARIOS["broker-stopped-while-publishing"], chosen))
 
 
 def test_lanes():
@@ -432,7 +432,7 @@ def test_what_the_adapter_has_no_words_for_is_not_planned():
 
     assert ("a queue with max_length",) == script.needs
     assert ("settings of any name",) == SCENARIOS["thresholds-offered-as-settings"].needs
-    assert (["AMQP-REF-01"], []) == (list(wanted(script, chosen)), list(wanted(script, lacking)))
+    assert (["AMQP-REF-01"], []) == (list(wanted_checks(script, chosen)), list(wanted_checks(script, lacking)))
 
 
 def able(chosen, changes=(), of="", **more):
@@ -450,11 +450,11 @@ def test_an_outcome_that_the_broker_has_not_is_given_by_no_consumer(protocol, tr
     """Over AMQP it would end the session; over STOMP each refusal is a NACK."""
     chosen = selection("AMQP-REL-01", "AMQP-MOD-01", "EMS-DUPS-05", "STOMP-NACK-01", protocol=protocol)
     found = able(chosen, {"outcomes": ("accepted", "released")}, of="amqp")
-    modified = wanted(SCENARIOS["deliveries-modified"], found)
+    modified = wanted_checks(SCENARIOS["deliveries-modified"], found)
 
     assert (scenario.MODIFIED,) == SCENARIOS["deliveries-modified"].needs
     assert () == SCENARIOS["deliveries-refused"].needs
-    assert (tried, True) == (bool(modified), bool(wanted(SCENARIOS["deliveries-refused"], found)))
+    assert (tried, True) == (bool(modified), bool(wanted_checks(SCENARIOS["deliveries-refused"], found)))
     assert ({} if tried else {scenario.MODIFIED: "reference has only accepted, released over amqp"}) == found.unable
     assert scenario.MODIFIED not in options._able(chosen, SCENARIOS).unable
 
@@ -467,7 +467,7 @@ def test_a_time_to_live_over_stomp_needs_a_header(headers, tried):
     lacking = {} if tried else {scenario.TIME_TO_LIVE: "the file of reference does not say `time_to_live` over stomp"}
 
     assert lacking == {need: why for need, why in found.unable.items() if need == scenario.TIME_TO_LIVE}
-    assert tried == bool(wanted(SCENARIOS["consumer-after-expiry"], found))
+    assert tried == bool(wanted_checks(SCENARIOS["consumer-after-expiry"], found))
 
 
 @pytest.mark.parametrize(("protocol", "tried"), [("amqp", True), ("stomp", False)])
@@ -489,7 +489,7 @@ def test_no_consumer_selects_at_a_broker_without_selectors(has):
 
     assert lacking == {need: why for need, why in found.unable.items() if need == scenario.SELECTS}
     assert [has, has, True] == [
-        bool(wanted(SCENARIOS[name], found))
+        bool(wanted_checks(SCENARIOS[name], found))
         for name in (
             "given-back-and-no-longer-selected",
             "unacknowledged-and-no-longer-selected",
@@ -505,7 +505,7 @@ def test_copies_need_an_address_for_their_receivers(copied):
     lacking = {} if copied else {scenario.COPIED: "the adapter of reference does not say `copied` over amqp"}
 
     assert lacking == {need: why for need, why in found.unable.items() if need == scenario.COPIED}
-    assert bool(copied) == bool(wanted(SCENARIOS["receivers-of-copies"], found))
+    assert bool(copied) == bool(wanted_checks(SCENARIOS["receivers-of-copies"], found))
 
 
 @pytest.mark.parametrize(
@@ -522,7 +522,7 @@ def test_durable_subscriptions_need_a_topic_and_their_depth(change, protocol_cha
     item = SCENARIOS["broker-killed-while-subscriber-away"]
 
     assert why == found.unable.get(scenario.SUBSCRIBED, "")
-    assert (not why) == bool(wanted(item, found))
+    assert (not why) == bool(wanted_checks(item, found))
 
 
 @pytest.mark.parametrize("ack_confirm", [None, "disposition"])
@@ -536,7 +536,7 @@ def test_no_kill_waits_for_answers_to_acknowledgements_that_the_broker_does_not_
     assert scenario.ANSWERED in script.needs
     assert scenario.ANSWERED not in SCENARIOS["broker-killed-while-publishing"].needs
     assert lacking == {need: why for need, why in found.unable.items() if need == scenario.ANSWERED}
-    assert bool(ack_confirm) == bool(wanted(script, found))
+    assert bool(ack_confirm) == bool(wanted_checks(script, found))
 
 
 @pytest.mark.parametrize(
@@ -578,7 +578,7 @@ def first_look(*scripts, **changes):
 
 
 def controls(selection):
-    checks = [wanted(script, selection) for script in SCENARIOS.values()]
+    checks = [wanted_checks(script, selection) for script in SCENARIOS.values()]
     return [(claim, check.control) for found in checks for claim, check in found.items()]
 
 

@@ -59,7 +59,7 @@ def test_a_broker_that_dies_of_a_setting_voids_the_trial(play):
 
 
 def test_the_words_of_an_offer():
-    assert ["--set", "a=b=1"] == trial.offered(ADAPTER, "a=b=1")
+    assert ["--set", "a=b=1"] == trial.offer_words(ADAPTER, "a=b=1")
 
 
 def test_a_queue_has_its_options(play):

@@ -134,5 +134,5 @@ def test_a_confirm_over_amqp_means_stored_without_a_word_in_the_file(tmp_path):
 
     assert "confirm_means_stored" in amqp.capabilities("amqp")
     assert "confirm_means_stored" not in stomp.capabilities("stomp")
-    assert [] == contract.unstored(amqp)
-    assert ["over stomp: SOLCD-ACK-01"] == [line.split(",")[0] for line in contract.unstored(stomp)]
+    assert [] == contract.unstored_claims(amqp)
+    assert ["over stomp: SOLCD-ACK-01"] == [line.split(",")[0] for line in contract.unstored_claims(stomp)]

@@ -17,7 +17,7 @@ from conformance.history import Op, Phase, read
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.records import RunRecord
 from conformance.report import html
-from conformance.run.planning import clients_of, wanted
+from conformance.run.planning import clients_of, wanted_checks
 
 HOLD = ("EMS-AUTO-01", "EMS-AUTO-02", "SOLCD-SEND-01")
 
@@ -123,7 +123,9 @@ def test_what_a_variant_adds_is_hidden_from_a_client_that_cannot_ask_for_it(tmp_
 
     assert set() == {"ranged_confirms", "ack_immediately", "ack_confirmed"} & able
     assert "solace" in made.adapter.file.profiles
-    assert "SOLPUB-IMM-01" not in {claim for trial in made.trials for claim in wanted(trial.script, made.selection)}
+    assert "SOLPUB-IMM-01" not in {
+        claim for trial in made.trials for claim in wanted_checks(trial.script, made.selection)
+    }
 
 
 def test_a_liar_that_would_silence_the_client_is_no_control_of_it(tmp_path: pathlib.Path) -> None:

@@ -10,7 +10,7 @@ from conformance import claims, scenario
 from conformance.errors import CatalogueError, FaultError
 from conformance.judge import confidence
 from conformance.scenario import SPREADS, SYNC_OFF, Check, Liar, Scenario, SessionLiar
-from conformance.scenario.reading import drawn, singles, togethers
+from conformance.scenario.reading import draw, singles, togethers
 from conformance.scenario.script import (
     SETTLE,
     After,
@@ -209,7 +209,7 @@ def test_what_runs_together_counts_as_the_script():
 def derived(item, claim, **changes):
     """Whether this scenario decides the claim, as it is or with fields of it replaced."""
     stated = msgspec.structs.replace(CATALOGUE.claim(claim), **changes)
-    return claim in scenario.decided(item, msgspec.structs.replace(CATALOGUE, claims={claim: stated}))
+    return claim in scenario.decided_claims(item, msgspec.structs.replace(CATALOGUE, claims={claim: stated}))
 
 
 @pytest.mark.parametrize(
@@ -356,7 +356,7 @@ def test_rounds_are_drawn_one_by_one():
 
 def test_one_of_two_triggers_is_drawn():
     kill = Kill(OneOf((Nth("confirm", Between(1, 9)), After(Between(1, 9)))))
-    found = {type(drawn(kill, random.Random(seed)).at) for seed in range(9)}
+    found = {type(draw(kill, random.Random(seed)).at) for seed in range(9)}
 
     assert {Nth, After} == found
     with pytest.raises(FaultError, match="was not drawn"):

@@ -76,7 +76,9 @@ def test_a_default_run_plays_what_has_convicted_a_broker(one):
         )
         chosen = dataclasses.replace(campaign.prepare(options).selection, unable={})
         played = {
-            name for name in one.scenarios if SCENARIOS[name].standing or planning.wanted(SCENARIOS[name], chosen)
+            name
+            for name in one.scenarios
+            if SCENARIOS[name].standing or planning.wanted_checks(SCENARIOS[name], chosen)
         }
         assert set(one.scenarios) == played, version
 

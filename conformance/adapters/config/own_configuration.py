@@ -40,12 +40,12 @@ _SECRETS = tuple(
 )
 
 
-def redacted(text: str) -> str:
+def redact(text: str) -> str:
     """Redact the values of keys with the name of a secret, and passwords in addresses.
 
-    >>> redacted("ssl_options.password = s3cret")
+    >>> redact("ssl_options.password = s3cret")
     'ssl_options.password = <redacted>'
-    >>> redacted("<acceptor>tcp://h:1?keyStorePassword=s3cret;sslEnabled=true</acceptor>")
+    >>> redact("<acceptor>tcp://h:1?keyStorePassword=s3cret;sslEnabled=true</acceptor>")
     '<acceptor>tcp://h:1?keyStorePassword=<redacted>;sslEnabled=true</acceptor>'
     """
     for pattern in _SECRETS:
@@ -63,7 +63,7 @@ def difference(yours: bytes, ran: bytes, name: str, to: str) -> str:
     """A unified diff without context, without secrets: everything else is the same, byte for byte."""
     before, after = (data.decode("utf-8", errors="replace").splitlines() for data in (yours, ran))
     lines = difflib.unified_diff(before, after, f"{name} (yours)", f"{to} (what ran)", n=0, lineterm="")
-    return redacted("".join(f"{line}\n" for line in lines))
+    return redact("".join(f"{line}\n" for line in lines))
 
 
 KEPT = "config"
@@ -265,7 +265,7 @@ class _Braces(dict[str, str]):
         return self[key]
 
 
-def kept(folder: pathlib.Path) -> pathlib.Path | None:
+def kept_configuration(folder: pathlib.Path) -> pathlib.Path | None:
     """The user's configuration that a run kept, for a replay; None if it ran with stock."""
     return folder / KEPT if (folder / KEPT).is_dir() else None
 
@@ -277,7 +277,7 @@ def public(file: BrokerFile, files: Mapping[str, bytes]) -> dict[str, bytes]:
         return dict(files)
     shown = {name: data for name, data in files.items() if name not in {one.to for one in rules.beside}}
     if rules.to in shown:
-        shown[rules.to] = redacted(shown[rules.to].decode("utf-8", "replace")).encode()
+        shown[rules.to] = redact(shown[rules.to].decode("utf-8", "replace")).encode()
     return shown
 
 

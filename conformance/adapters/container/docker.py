@@ -45,7 +45,7 @@ from conformance.adapters.launch.process_tree import Tree
 from conformance.adapters.launch.readiness import Readiness
 from conformance.errors import LaunchError
 from conformance.ledger import Ledger
-from conformance.processes import is_alive, opened, send, wait_ended
+from conformance.processes import is_alive, open_pidfd, send, wait_ended
 
 _KILLED = -9
 _LOOK_S = 1.0
@@ -68,7 +68,7 @@ class Init:
             raise LaunchError(f"container {container.name} ended at once: {container.output().strip()[-400:]}")
         with contextlib.ExitStack() as undo:
             try:
-                self._handle = undo.enter_context(opened(pid))
+                self._handle = undo.enter_context(open_pidfd(pid))
             except OSError as error:
                 raise LaunchError(f"{unseen(container.name)} (pid {pid}: {error.strerror or 'none here'})") from error
             if not belongs(pid, container.id):
@@ -212,7 +212,7 @@ class Able:
         container = engine.create(Spec(image, ("/bin/sleep", "60")), ledger.run_id, ledger)
         try:
             first = Init(container, container.start())
-            with opened(first.pid) as handle:
+            with open_pidfd(first.pid) as handle:
                 send(handle, signal.SIGKILL)
                 ended = wait_ended([handle], _ENDS_S)
         except LaunchError as error:

@@ -29,7 +29,7 @@ from conformance.adapters.distribution import debian
 from conformance.adapters.file.model import ContainerTable
 from conformance.adapters.launch.plan import BrokerSource
 from conformance.errors import LaunchError
-from conformance.locks import locked
+from conformance.locks import lock
 
 _PACKAGE = pathlib.Path(__file__).resolve().parents[2]
 _OWN = ("__init__.py", "errors.py", "reference")
@@ -51,7 +51,7 @@ def distribution() -> pathlib.Path:
     Raises `LaunchError` if the AMQP engine is not installed here.
     """
     target = paths.cache() / "images" / f"reference-{content()}"
-    with locked(target):
+    with lock(target):
         if not target.exists():
             draft = pathlib.Path(tempfile.mkdtemp(dir=target.parent, prefix=".draft-"))
             try:
@@ -150,7 +150,7 @@ def broker_image(engine: Engine, recipe: Recipe) -> Image:
     own = base.startswith("conformance/base:")
     key = "\0".join([recipe.dockerfile.read_text(), str(engine.image(base)), recipe.source.version, recipe.content])
     name = f"conformance/{recipe.source.file.name}:{recipe.source.version}-{_digest(key)}"
-    with locked(_folder() / name.replace("/", "-").replace(":", "-")):
+    with lock(_folder() / name.replace("/", "-").replace(":", "-")):
         if engine.image(name) is None:
             with tempfile.TemporaryFile() as context:
                 _pack(context, recipe.dockerfile, recipe.distribution() if recipe.lacks(base) else None)

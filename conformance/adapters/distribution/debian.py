@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from conformance import mounts, paths
 from conformance.adapters.launch.broker_log import launch_error, text_of
 from conformance.errors import LaunchError
-from conformance.ledger import inherited
-from conformance.locks import locked
+from conformance.ledger import child_environment
+from conformance.locks import lock
 
 SUITE = "bookworm"
 """Of a Debian that a broker's file does not ask for by version."""
@@ -82,7 +82,7 @@ def _target(packages: Sequence[str], suite: str, suffix: str = "") -> pathlib.Pa
 
 def _made(packages: Sequence[str], suite: str, suffix: str = "") -> pathlib.Path:
     target = _target(packages, suite, suffix)
-    with locked(target):
+    with lock(target):
         if not target.exists():
             draft, made, log = (target.with_name(f"{target.name}.{word}") for word in ("root", "draft", "log"))
             shutil.rmtree(draft, ignore_errors=True)  # the lock is ours: a killed process left it
@@ -103,7 +103,7 @@ def _run(words: Sequence[str], log: pathlib.Path) -> None:
         try:
             done = subprocess.run(
                 [*_ENDS_WITH_US, *words],
-                env={**inherited(), "PATH": mounts.search_path()},
+                env={**child_environment(), "PATH": mounts.search_path()},
                 stdout=stream,
                 stderr=stream,
                 check=False,

@@ -27,7 +27,7 @@ from conformance import paths
 from conformance.adapters.file.launch_tables import Artifact, Installed, Progress
 from conformance.adapters.file.model import BrokerFile
 from conformance.errors import FetchError, NotFoundError, UsageError
-from conformance.locks import locked
+from conformance.locks import lock
 
 _TITLES = {"sha512": "SHA-512", "sha1": "SHA-1"}
 """The sums that a repository has beside a file, by the suffix of their files."""
@@ -43,7 +43,7 @@ def fetch(artifact: Artifact, progress: Progress | None = None, *, offline: bool
     Raises `FetchError` if it cannot be fetched, has another sum, or finds no room.
     """
     target = dist() / artifact.file
-    with reported(f"keep {artifact.file} in {dist()}"), locked(target):
+    with report_os_errors(f"keep {artifact.file} in {dist()}"), lock(target):
         if target.is_file():
             _check(target, _expected(artifact, target), artifact)
             return target
@@ -112,7 +112,7 @@ def fetch_to(
     """Put each file and its `.sha512` into `folder`, for a machine without network; returns all of them."""
     put: list[pathlib.Path] = []
     for fetched in fetch_all(artifacts, progress):
-        with reported(f"write to {folder}"):
+        with report_os_errors(f"write to {folder}"):
             folder.mkdir(parents=True, exist_ok=True)
             for source in (fetched, beside(fetched)):
                 put.append(folder / source.name)
@@ -174,7 +174,7 @@ def _extract_zip(archive: pathlib.Path, into: pathlib.Path) -> None:
                 path.chmod(0o755)
 
 
-def assembled(home: pathlib.Path, jars: Iterable[str]) -> bool:
+def is_assembled(home: pathlib.Path, jars: Iterable[str]) -> bool:
     """Whether `assemble` made this folder of the jars with these names; an older list may name others."""
     library = home / "lib"
     return library.is_dir() and {*jars} == {jar.name for jar in library.iterdir()}
@@ -183,8 +183,8 @@ def assembled(home: pathlib.Path, jars: Iterable[str]) -> bool:
 def assemble(jars: Sequence[pathlib.Path], into: pathlib.Path, folder: str) -> pathlib.Path:
     """Put jars into `into/folder/lib`; returns `into/folder`, which appears whole or not at all."""
     home = into / folder
-    if home.is_dir() and not assembled(home, (jar.name for jar in jars)):
-        with reported(f"remove {home}"), locked(home):
+    if home.is_dir() and not is_assembled(home, (jar.name for jar in jars)):
+        with report_os_errors(f"remove {home}"), lock(home):
             shutil.rmtree(home)
 
     def copied(draft: pathlib.Path) -> pathlib.Path:
@@ -199,7 +199,7 @@ def assemble(jars: Sequence[pathlib.Path], into: pathlib.Path, folder: str) -> p
 def _appears(into: pathlib.Path, folder: str, what: str, make: Callable[[pathlib.Path], pathlib.Path]) -> pathlib.Path:
     """Return `into/folder`: the folder that `make` made in a draft, renamed into place."""
     home = into / folder
-    with reported(what), locked(home):
+    with report_os_errors(what), lock(home):
         if home.is_dir():
             return home
         draft = home.with_name(f".{home.name}.draft")  # the lock is ours: a killed process left what is there
@@ -296,7 +296,7 @@ def _copy(source: pathlib.Path, target: pathlib.Path) -> None:
 
 
 @contextlib.contextmanager
-def reported(what: str) -> Iterator[None]:
+def report_os_errors(what: str) -> Iterator[None]:
     """Turn an OSError into one line that a user can act on."""
     try:
         yield

@@ -81,7 +81,7 @@ _SLOW_S = 10.0
 _TICK_S = 0.05
 
 
-def left(folder: pathlib.Path) -> Iterator[str]:
+def leftovers(folder: pathlib.Path) -> Iterator[str]:
     """What the run in `folder` left at its external brokers, for its user: a line for each broker."""
     for path in sorted(folder.glob(f"brokers/*/{LEFT}")):
         first, *more = path.read_text().splitlines()

@@ -21,7 +21,7 @@ from conformance.adapters.launch.broker_log import launch_error, text_of
 from conformance.adapters.launch.process_tree import MARK
 from conformance.errors import LaunchError
 from conformance.ledger import RUN_VARIABLE, Ledger
-from conformance.processes import opened
+from conformance.processes import open_pidfd
 
 _GATE = 'read -r go || exit 0; : >"$0"; exec "$@" </dev/null'
 Fill = Callable[[str, str], str]
@@ -51,7 +51,7 @@ class RunningCommand:
     ) -> None:
         self.name, self.rules, self.process, self.log, self._released = name, rules, process, log, released
         self._held = contextlib.ExitStack()
-        self.handle = self._held.enter_context(opened(process.pid))
+        self.handle = self._held.enter_context(open_pidfd(process.pid))
         self.gate = -1
         self.opened = log.with_suffix(".opened")
 

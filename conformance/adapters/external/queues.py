@@ -109,7 +109,7 @@ def release(record: Mapping[str, Any]) -> str:
         return ""  # a name of another run, or of none
     if not (how.url or how.address or how.command):
         return f"queue {name} is left: its owner's file does not say how one is removed"
-    why = removed(how)
+    why = remove_queue(how)
     if not why:
         return f"removed queue {name}"
     tries = _count(path.with_name(f"{name}.tries"))
@@ -118,7 +118,7 @@ def release(record: Mapping[str, Any]) -> str:
     raise StillThereError(f"queue {name} is left: {why}; the next run tries again")
 
 
-def removed(how: Removal) -> str:
+def remove_queue(how: Removal) -> str:
     """Remove one queue. Return why it is still there, empty if it is gone."""
     try:
         if how.url:
@@ -138,13 +138,13 @@ def removed(how: Removal) -> str:
     except subprocess.TimeoutExpired:
         return f"{how.command[0]} did not end within {how.seconds:g} s"
     except (OSError, UsageError) as error:
-        return f"{web.shown(how.url) if how.url else how.command[0]}: {error}"
+        return f"{web.without_login(how.url) if how.url else how.command[0]}: {error}"
     tail = " ".join((done.stdout + done.stderr).decode(errors="replace").split())[-200:]
     return f"{how.command[0]} ended with {done.returncode}: {tail}" if done.returncode else ""
 
 
 def _asked(how: Removal) -> str:
-    asked = f"{how.verb} {web.shown(how.url)}"
+    asked = f"{how.verb} {web.without_login(how.url)}"
     status, said = web.ask(how.verb, how.url, how.body, timeout_s=how.seconds, access=how.access, headers=how.headers)
     text = " ".join(said.split())[:200]
     if how.absent and how.absent in said:
@@ -395,7 +395,7 @@ class RunQueues:
         """Remove this queue. Return why it is still there, empty if it is gone."""
         how = self._removal(name)
         if how.url or how.address:
-            return removed(how)
+            return remove_queue(how)
         if not how.command:
             return self._no_way
         try:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import msgspec
 import pydantic
 
-from conformance.adapters.credentials import OPEN, Access, ClientTls, Secret, check, redacted
+from conformance.adapters.credentials import OPEN, Access, ClientTls, Secret, check, redact_passwords
 from conformance.adapters.file.launch_tables import (
     NEVER_HERE,
     Alarm,
@@ -597,4 +597,4 @@ class BrokerFile(Table):
 
     def without_secrets(self, text: str, here: pathlib.Path) -> str:
         """Redact the secrets of the broker's clients in a text such as a log."""
-        return redacted(text, *(self.access.of(protocol, here) for protocol in self.protocols))
+        return redact_passwords(text, *(self.access.of(protocol, here) for protocol in self.protocols))

@@ -13,7 +13,7 @@ from conformance.adapters.file.model import LIAR, VARIANT, BrokerFile, Choice, Q
 from conformance.adapters.file.placeholders import fill, python_words
 from conformance.claims import Value
 from conformance.errors import UsageError
-from conformance.ledger import inherited
+from conformance.ledger import child_environment
 
 _WORDS = {"true": True, "false": False}
 _LIST_S = 30.0
@@ -108,7 +108,7 @@ def _typed(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def weakened(
+def weaken(
     file: BrokerFile, wanted: Mapping[str, Value], chosen: Mapping[str, Value], version: str = ""
 ) -> dict[str, Value]:
     """The settings of a control that this broker has, with the changes that `off_with` adds.
@@ -195,14 +195,19 @@ def words(name: str, setting: Setting, file: BrokerFile) -> tuple[str, ...]:
     command = [fill(part, python_words()) for part in setting.words]
     try:
         listed = subprocess.run(
-            command, env={**inherited(), **environment}, capture_output=True, text=True, timeout=_LIST_S, check=True
+            command,
+            env={**child_environment(), **environment},
+            capture_output=True,
+            text=True,
+            timeout=_LIST_S,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise UsageError(f"setting {name!r} of {file.name}: its values cannot be listed: {error}") from error
     return tuple(listed.stdout.splitlines())
 
 
-def unheeded(file: BrokerFile, settings: EffectiveSettings, said: str) -> str:
+def ignored_setting(file: BrokerFile, settings: EffectiveSettings, said: str) -> str:
     """Why a log contradicts these settings: the broker uses another value than the configured one. Else empty.
 
     Why the log is read: Artemis with journal-type ASYNCIO on a machine without libaio only warns, and runs with NIO
@@ -229,7 +234,7 @@ def untraced(file: BrokerFile, settings: EffectiveSettings) -> str:
     return hidden[0] if hidden else ""
 
 
-def stored(file: BrokerFile, settings: EffectiveSettings) -> dict[str, QueueFiles]:
+def queue_files(file: BrokerFile, settings: EffectiveSettings) -> dict[str, QueueFiles]:
     """The files in which queues are stored with these settings, by the key of the file that names them."""
     return {
         f"settings.{name}.choices.{settings.values[name]}.stored": choice.stored

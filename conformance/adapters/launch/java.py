@@ -78,7 +78,7 @@ def _made_base(java: JavaFound) -> list[pathlib.Path]:
     if java.major < _UPON_ANOTHER or any(java.home.glob("lib/server/classes*.jsa")):
         return []
     made = archive_path("java", java)
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired), locks.locked(made):
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired), locks.lock(made):
         if not made.exists():
             draft = made.with_suffix(".draft")
             command = [str(java.path), "-Xshare:dump", f"-XX:SharedArchiveFile={draft}"]

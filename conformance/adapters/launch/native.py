@@ -18,7 +18,7 @@ from conformance.adapters.distribution import debian
 from conformance.adapters.distribution.fetch import not_installed
 from conformance.adapters.distribution.versions import version_differs
 from conformance.adapters.file.placeholders import fill
-from conformance.adapters.file.settings import EffectiveSettings, unheeded
+from conformance.adapters.file.settings import EffectiveSettings, ignored_setting
 from conformance.adapters.interface import READY_QUEUE, DepthProbe, JournalFiles
 from conformance.adapters.launch import ports, queue_declaration
 from conformance.adapters.launch.broker_log import launch_error, text_of
@@ -27,9 +27,9 @@ from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, ma
 from conformance.adapters.launch.process_tree import MARK, Tree, name_of
 from conformance.adapters.launch.readiness import LOGIN_S, Readiness, RefusedLogins, WrongProtocolError, not_served
 from conformance.errors import BlockedError, ClientError, LaunchError, StartFailure, UsageError
-from conformance.ledger import Ledger, inherited
-from conformance.locks import locked
-from conformance.processes import opened, wait_ended
+from conformance.ledger import Ledger, child_environment
+from conformance.locks import lock
+from conformance.processes import open_pidfd, wait_ended
 
 _TICK_S = 0.02
 
@@ -256,7 +256,7 @@ class NativeBroker:
                 leader, self._ticket = self._ledger.spawn(
                     self._title,
                     command,
-                    env={**inherited(), **self._environment},
+                    env={**child_environment(), **self._environment},
                     cwd=folder,
                     stdout=log,
                     stderr=log,
@@ -278,7 +278,7 @@ class NativeBroker:
         """
         self._wait(began, lambda: self._readiness.lacks(self.log))
         source, said = self.plan.source, self._readiness.said_first(self.log)
-        if reason := unheeded(source.file, self.plan.settings, said) or version_differs(
+        if reason := ignored_setting(source.file, self.plan.settings, said) or version_differs(
             source.file, source.version, said
         ):
             raise self._error(reason)
@@ -306,7 +306,7 @@ class NativeBroker:
         assert self._tree is not None  # the caller has spawned it
         tree = self._tree
         try:
-            with opened(tree.main(wrapped=False) if tree.forks else tree.leader.pid) as handle:
+            with open_pidfd(tree.main(wrapped=False) if tree.forks else tree.leader.pid) as handle:
                 if not wait_ended([handle], _TICK_S):
                     return
         except ProcessLookupError:  # it has ended, and its status was read
@@ -410,7 +410,7 @@ def class_archive_option(source: BrokerSource, stock: EffectiveSettings, ledger:
     if any(character.isspace() for character in str(target)):
         return ""  # start scripts split their JVM options at blanks
     failed = target.with_suffix(".failed")
-    with locked(target):
+    with lock(target):
         if not target.exists() and not failed.exists():
             learn = [*archive_options(java), f"-XX:ArchiveClassesAtExit={target.with_suffix('.draft')}"]
             _make_class_archive(source, stock, ledger, target, " ".join(learn))

@@ -23,8 +23,8 @@ from conformance.adapters.launch import ports
 from conformance.adapters.launch.broker_log import launch_error
 from conformance.adapters.launch.java import JavaFound
 from conformance.errors import LaunchError, UsageError
-from conformance.ledger import Ledger, inherited
-from conformance.locks import locked
+from conformance.ledger import Ledger, child_environment
+from conformance.locks import lock
 from conformance.scenario import COPIES
 
 _CREATE_S = 120
@@ -292,7 +292,7 @@ def _stock_instance(
     digest = hashlib.sha256("\0".join([str(source.home), *wanted]).encode()).hexdigest()[:12]
     stock = paths.cache() / "instances" / f"{source.file.name}-{source.version}-{digest}"
     complete = stock.with_name(stock.name + ".complete")
-    with locked(stock):
+    with lock(stock):
         if not (complete.exists() and complete.read_text() == str(stock)):
             shutil.rmtree(stock, ignore_errors=True)
             create([fill(part, {**words, "instance": str(stock)}) for part in wanted], source, words)
@@ -302,7 +302,7 @@ def _stock_instance(
 
 def _create(command: Sequence[str], source: BrokerSource, words: Mapping[str, str]) -> None:
     template = source.file.template
-    environment = {**inherited(), **({"JAVA_HOME": words["java_home"]} if source.file.java else {})}
+    environment = {**child_environment(), **({"JAVA_HOME": words["java_home"]} if source.file.java else {})}
     environment |= template.environment if template else {}
     try:
         made = subprocess.run(

@@ -17,7 +17,16 @@ from typing import Protocol
 
 import psutil
 
-from conformance.processes import Identity, environment, identify, is_alive, opened, opened_all, send_all, wait_ended
+from conformance.processes import (
+    Identity,
+    environment,
+    identify,
+    is_alive,
+    open_pidfd,
+    opened_all,
+    send_all,
+    wait_ended,
+)
 
 MARK = "CONFORMANCE_BROKER"
 """The variable in the environment of a broker's processes; its value is that of one start."""
@@ -147,7 +156,7 @@ class Tree:
 
     @contextlib.contextmanager
     def main_handle(self, *, wrapped: bool) -> Iterator[list[int]]:
-        with opened(self.main(wrapped=wrapped)) as handle:
+        with open_pidfd(self.main(wrapped=wrapped)) as handle:
             yield [handle]
 
     def wait_gone(self, timeout_s: float, left_behind: Collection[str] = ()) -> bool:

@@ -15,7 +15,7 @@ from conformance.adapters.file.launch_tables import QueuesTable
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.launch.plan import Plan
 from conformance.errors import LaunchError
-from conformance.ledger import inherited
+from conformance.ledger import child_environment
 
 Run = Callable[[Sequence[str], float], tuple[int, str]]
 """Runs a command beside the broker, for so many seconds at most; returns its exit status and output.
@@ -56,7 +56,7 @@ def _by_http(plan: Plan, rules: QueuesTable, words: Mapping[str, str], moved: Ca
     quoted = urllib.parse.quote(words["queue"], safe="")
     url = moved(fill(rules.url, {**plan.words, "queue": quoted}, "queues.url"))
     body = fill(rules.body, {**plan.words, **words}, "queues.body")
-    asked = f"queues.url: {rules.verb} {web.shown(url)}"
+    asked = f"queues.url: {rules.verb} {web.without_login(url)}"
     try:
         status, said = web.ask(
             rules.verb, url, body, content_type=rules.content_type, timeout_s=rules.seconds, access=plan.http_access
@@ -95,7 +95,7 @@ def run_here(
     with log.open("wb") as stream:
         done = subprocess.run(
             command,
-            env={**inherited(), **environment},
+            env={**child_environment(), **environment},
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=stream,

@@ -23,7 +23,7 @@ from conformance.adapters.credentials import ClientTls
 from conformance.adapters.distribution.versions import logged_version
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.reading import uses
-from conformance.adapters.file.settings import stored
+from conformance.adapters.file.settings import queue_files
 from conformance.adapters.launch import ports
 from conformance.adapters.launch.broker_log import end_of
 from conformance.adapters.launch.plan import Plan
@@ -110,7 +110,7 @@ class Readiness:
         """Describe the first declared queue that a kill would lose; empty if there is none, or if none is to last."""
         if not lasting(self._plan):
             return ""
-        for key, wanted in stored(self._plan.source.file, self._plan.settings).items():
+        for key, wanted in queue_files(self._plan.source.file, self._plan.settings).items():
             found = pathlib.Path(self._plan.words["data_dir"]).glob(wanted.files)
             held = [file.read_bytes() for file in found if file.is_file()]
             for queue in self._plan.queues:
@@ -170,7 +170,7 @@ class Readiness:
         if wanted is None:
             return ""
         url = fill(wanted.url, self._plan.words, "start.ready_http")
-        asked = f"start.ready_http: GET {web.shown(url)}"
+        asked = f"start.ready_http: GET {web.without_login(url)}"
         try:
             status, body = web.ask("GET", url, timeout_s=2.0, access=self._plan.http_access)
         except OSError as error:

@@ -343,12 +343,12 @@ class AmqpClientConnection:
         """Raise `ClientError` if the engine keeps more for the broker than any broker needs."""
         self._opened += event.type in _OPENED
         if self._opened > limits.ENDPOINTS:
-            raise ClientError(limits.exceeded("sessions and links", limits.ENDPOINTS, "pieces"))
+            raise ClientError(limits.limit_sentence("sessions and links", limits.ENDPOINTS, "pieces"))
         if event.type == Event.DELIVERY and event.link.is_receiver:
             if event.delivery.pending > limits.MESSAGE:
-                raise ClientError(limits.exceeded("a message", limits.MESSAGE))
+                raise ClientError(limits.limit_sentence("a message", limits.MESSAGE))
             if event.link.session.incoming_bytes + event.link.queued * limits.OVERHEAD > limits.BACKLOG:
-                raise ClientError(limits.exceeded("deliveries that no client reads", limits.BACKLOG))
+                raise ClientError(limits.limit_sentence("deliveries that no client reads", limits.BACKLOG))
 
     def _drain_events(self) -> None:
         """Handle each event once, even if that raises: `close` must not raise the same refusal again."""
@@ -382,7 +382,7 @@ class AmqpClientConnection:
             raise Disconnected("closed by the broker")
 
 
-def decoded(link: Any, delivery: Any) -> Message:
+def decode(link: Any, delivery: Any) -> Message:
     """Return the message of a complete delivery; raise `ClientError` if it is none of AMQP 1.0 section 3.2."""
     message = Message()
     try:

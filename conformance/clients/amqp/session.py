@@ -16,7 +16,7 @@ from proton import Data, Delivery, Described, Link, Message, Terminus, byte, sym
 from typing_extensions import override
 
 from conformance import limits
-from conformance.clients.amqp.connection import AmqpClientConnection, decoded
+from conformance.clients.amqp.connection import AmqpClientConnection, decode
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import OperationAnswer, Received, SendOutcome, Session, note_range
 from conformance.clients.workers.job import Job, address, in_turn
@@ -239,10 +239,10 @@ class AmqpSession(Session):
             delivery.settle()
 
     def _on_message(self, link: Any, delivery: Any, place: int) -> None:
-        message = decoded(link, delivery)
+        message = decode(link, delivery)
         body = message.body
         self._deliveries += 1
-        name = NO_ID if message.id is None else limits.quoted(message.id)
+        name = NO_ID if message.id is None else limits.quote(message.id)
         correlation = self._correlation(name)
         self.incoming.append(
             Received(

@@ -11,11 +11,11 @@ from conformance.clients.roles.modes import MODES, AckHeader, When
 from conformance.clients.roles.operations import (
     Note,
     Operations,
+    delivery_fields,
     next_answer,
     next_received,
     noting_receivers,
     pump,
-    seen,
     trial_of,
 )
 from conformance.clients.session import Disconnected, OperationAnswer, Received, Refused, Session
@@ -170,7 +170,7 @@ class _Consumer:
         self.delivered += 1
         self.open.append(received)
         detail = UNSELECTED if self.job.unselected(received.message) else None
-        self._record(Op.DELIVER, Phase.OK, received, detail=detail, **seen(received, self.job))
+        self._record(Op.DELIVER, Phase.OK, received, detail=detail, **delivery_fields(received, self.job))
 
     def _acknowledges_early(self) -> bool:
         if self.mode.when is When.BEFORE_PROCESSING:

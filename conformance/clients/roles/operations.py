@@ -136,7 +136,7 @@ class Operations:
         return self._note(op, phase, transaction=name, detail=detail)
 
 
-def seen(received: Received, job: Job) -> dict[str, object]:
+def delivery_fields(received: Received, job: Job) -> dict[str, object]:
     """Return the fields of a delivery for the history."""
     empty = job.sent_empty(received.message)
     return {

@@ -17,13 +17,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from conformance.adapters.credentials import give, redacted
+from conformance.adapters.credentials import give, redact_passwords
 from conformance.clients.amqp.session import AmqpSession
 from conformance.clients.jms.session import JmsSession
 from conformance.clients.management import DepthClient
 from conformance.clients.roles.consumer import consume
 from conformance.clients.roles.modes import AckHeader
-from conformance.clients.roles.operations import Note, next_received, noting, seen
+from conformance.clients.roles.operations import Note, delivery_fields, next_received, noting
 from conformance.clients.roles.publisher import publish
 from conformance.clients.session import Disconnected, Refused, Session
 from conformance.clients.stomp.raw_session import RawStompSession
@@ -70,7 +70,7 @@ def run_job(job: Job, handles: Sequence[int], control: int | None = None) -> Job
             _await_port(job, control, until)
     except (ConformanceError, Disconnected) as error:
         of_broker = isinstance(error, Disconnected) or error.of_broker
-        why = redacted(f"{job.header.process}: {error or type(error).__name__}", job.access)
+        why = redact_passwords(f"{job.header.process}: {error or type(error).__name__}", job.access)
         return JobResult(error=why, of_broker=of_broker)
     finally:
         recorder.close()
@@ -230,7 +230,9 @@ def _take_drained(job: Job, session: Session, note: Note, phase: Phase = Phase.O
     got = 0
     while session.incoming:
         received = next_received(session, job)
-        note(Op.DRAIN, phase, message=received.message, queue=job.queue, detail=detail, **seen(received, job))
+        note(
+            Op.DRAIN, phase, message=received.message, queue=job.queue, detail=detail, **delivery_fields(received, job)
+        )
         session.acknowledge([received])
         got += 1
     if got:

@@ -12,7 +12,15 @@ import msgspec
 
 from conformance import limits
 from conformance.clients.roles.modes import AckHeader
-from conformance.clients.roles.operations import Note, Operations, next_received, noting, pump, seen, trial_of
+from conformance.clients.roles.operations import (
+    Note,
+    Operations,
+    delivery_fields,
+    next_received,
+    noting,
+    pump,
+    trial_of,
+)
 from conformance.clients.session import Disconnected, OperationAnswer, Refused, SendOutcome, Session
 from conformance.clients.workers.job import (
     LIVENESS_FACTOR,
@@ -56,7 +64,7 @@ def publish(
     except Refused as error:
         if not job.may_be_absent:
             raise
-        return publisher.turned_away(limits.quoted(error))
+        return publisher.turned_away(limits.quote(error))
     note(Op.CONNECT, Phase.OK, count=step.window)
     attached()
     try:
@@ -425,7 +433,7 @@ class _Transacted(_Publisher):
             self._pump(left)
             while self.session.incoming:
                 received = next_received(self.session, self.job)
-                self.note(Op.DELIVER, Phase.OK, message=received.message, **seen(received, self.job))
+                self.note(Op.DELIVER, Phase.OK, message=received.message, **delivery_fields(received, self.job))
                 self.note(Op.ACK, Phase.INVOKE, message=received.message)
                 self.session.acknowledge([received])
                 self.session.replenish(1)

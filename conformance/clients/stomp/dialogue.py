@@ -141,14 +141,16 @@ class Receipts:
         else:
             ours = _OUR_NAME.fullmatch(receipt)
             again = ours is not None and int(ours[1]) <= self._asked
-            name = limits.quoted(receipt)
+            name = limits.quote(receipt)
             self._untrue(f"a RECEIPT for {name!r}, " + ("a second time" if again else "never asked for"))
         return ()
 
     def _untrue(self, sentence: str) -> None:
         self._untruths += 1
         if self._untruths > limits.UNTRUE_RECEIPTS:
-            raise ClientError(limits.exceeded("RECEIPT frames that answer nothing", limits.UNTRUE_RECEIPTS, "pieces"))
+            raise ClientError(
+                limits.limit_sentence("RECEIPT frames that answer nothing", limits.UNTRUE_RECEIPTS, "pieces")
+            )
         self._anomalies.append(sentence)
 
     def refused(self, receipt: str | None, detail: str | None) -> Sequence[Confirmed]:
@@ -399,7 +401,7 @@ class StompDialogue(Session):
             return 0
         name = frame.headers.get("subscription", "")
         if name not in self._subscriptions:
-            raise ClientError(f"the broker broke the protocol: a MESSAGE for the subscription {limits.quoted(name)!r}")
+            raise ClientError(f"the broker broke the protocol: a MESSAGE for the subscription {limits.quote(name)!r}")
         return int(name) - 1
 
     def _flush(self) -> None:
@@ -480,7 +482,7 @@ class StompDialogue(Session):
             refused = self._receipts.refused(frame.headers.get("receipt-id"), said[0] if said else None)
             raise Refused(f"the broker sent ERROR: {': '.join(said) or 'without a text'}", refused)
         else:
-            raise ClientError(f"the broker broke the protocol: a frame {limits.quoted(repr(frame.command))}")
+            raise ClientError(f"the broker broke the protocol: a frame {limits.quote(repr(frame.command))}")
 
     def _answer(self, confirmed: Sequence[Confirmed]) -> None:
         self.outcomes.extend(one for one in confirmed if isinstance(one, SendOutcome))
@@ -490,13 +492,13 @@ class StompDialogue(Session):
         headers = frame.headers
         count = headers.get("delivery-count")
         if count is not None and not is_number(count):
-            raise ClientError(f"the broker broke the protocol: a MESSAGE with delivery-count {limits.quoted(count)!r}")
+            raise ClientError(f"the broker broke the protocol: a MESSAGE with delivery-count {limits.quote(count)!r}")
         acknowledged_by = headers.get("ack")
         if acknowledged_by is None and self._header_of(receiver) is not AckHeader.SETTLED:
             raise ClientError("the broker broke the protocol: a MESSAGE without ack (STOMP 1.2, MESSAGE)")
         self._deliveries += 1
         return Received(
-            message=limits.quoted(headers.get("conformance_id", f"foreign:{headers.get('message-id')}")),
+            message=limits.quote(headers.get("conformance_id", f"foreign:{headers.get('message-id')}")),
             body=frame.body,
             count=None if count is None else int(count),
             first_acquirer=None,

@@ -101,7 +101,7 @@ class RawFrameDecoder:
                 raise MalformedFrameError(f"a body of more than {limits.MESSAGE:,} bytes, the limit of this client")
             return None if end < 0 else end
         if not is_number(length):
-            raise MalformedFrameError(f"content-length {limits.quoted(length)!r}")
+            raise MalformedFrameError(f"content-length {limits.quote(length)!r}")
         if int(length) > limits.MESSAGE:
             most = f"the limit of this client is {limits.MESSAGE:,}"
             raise MalformedFrameError(f"a content-length of {int(length):,} bytes; {most}")

@@ -73,7 +73,7 @@ class Child:
         """Hang up, which ends the process, and wait until it is gone; kill it if it stays."""
         with contextlib.suppress(OSError):
             self._control.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for the result, as close would not
-        with contextlib.suppress(ProcessLookupError), processes.opened(self.pid) as handle:
+        with contextlib.suppress(ProcessLookupError), processes.open_pidfd(self.pid) as handle:
             if not processes.wait_ended([handle], _GOING_S):
                 processes.send(handle, signal.SIGKILL)
                 processes.wait_ended([handle], _GOING_S)

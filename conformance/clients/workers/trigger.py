@@ -38,7 +38,7 @@ from conformance.scenario.script import (
     Pause,
     PowerLoss,
     Stop,
-    fixed,
+    fixed_number,
     largest,
     parts_of,
 )
@@ -162,7 +162,7 @@ class ArmedFault:
             self._watch.close()
         if isinstance(fault, Kill):
             median_s = statistics.median(self._answered_s or [0.0])
-            time.sleep(fixed(fault.delay_us) / 1e6 + fixed(fault.delay_percent) / 100 * median_s)
+            time.sleep(fixed_number(fault.delay_us) / 1e6 + fixed_number(fault.delay_percent) / 100 * median_s)
         started = self.fired_ns = time.monotonic_ns()
         if isinstance(fault, ConsumerCrash):
             self._note(Phase.FIRED, self._took(started).rstrip(", "))

@@ -36,7 +36,7 @@ from conformance.faults.disk.trace import NAMES, NO_FILE, WRITES, Call, Clock, O
 from conformance.faults.process import Target, prove_gone
 from conformance.history import OF_ACK, Ended, Event, Header, Op, Phase, Recorder, close_history
 from conformance.processes import send_all
-from conformance.scenario.script import DiskFault, DiskFull, FailedSync, HeldSync, Watched, fixed
+from conformance.scenario.script import DiskFault, DiskFull, FailedSync, HeldSync, Watched, fixed_number
 
 AHEAD = 64
 """The new files of a journal that are watched: so many numbers for `{n}` after the highest at the start. A file with a
@@ -188,7 +188,7 @@ class Tracer:
             prove(found, self.fault)
         except FaultError as error:
             raise FaultError("; ".join([str(error), *sorted(self._reasons)])) from error
-        pairs = pairing.stored(found, operations)
+        pairs = pairing.pair_operations(found, operations)
         reasons = sorted({*self._reasons, *pairing.unseen(found, pairs)})
         times = (self.armed_ns, time.monotonic_ns())
         write_history(path, header, epoch, self.fault, found, pairs, reasons, times)
@@ -331,9 +331,9 @@ def _injection(fault: DiskFault) -> list[str]:
         case HeldSync(seconds):
             return ["-e", f"inject={_set(SYNCS)}:delay_enter={round(seconds * 1e6)}"]
         case FailedSync(k):
-            return ["-e", f"inject={_set(SYNCS)}:error=EIO:when={fixed(k)}+"]
+            return ["-e", f"inject={_set(SYNCS)}:error=EIO:when={fixed_number(k)}+"]
         case DiskFull(k):
-            return ["-e", f"inject={_set(FILLED)}:error=ENOSPC:when={fixed(k)}+"]
+            return ["-e", f"inject={_set(FILLED)}:error=ENOSPC:when={fixed_number(k)}+"]
         case Watched():
             return []
 

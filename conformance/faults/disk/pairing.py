@@ -31,7 +31,7 @@ class StoredOperation:
     unseen: str = ""
 
 
-def stored(trace: Trace, operations: Iterable[Operation]) -> list[StoredOperation]:
+def pair_operations(trace: Trace, operations: Iterable[Operation]) -> list[StoredOperation]:
     """Return, for each operation, the write that holds it and the sync that covers this write.
 
     The write started at or after the operation was invoked, before its `until_ns` if it has one, and contains its

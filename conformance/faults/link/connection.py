@@ -22,7 +22,7 @@ from conformance.faults.frames import reader as frames
 from conformance.faults.frames.reader import TO_BROKER, TO_CLIENT, LinkFrame
 from conformance.faults.link.direction import LinkDirection, Pace
 from conformance.history import Event, Header, Op, Phase, Recorder
-from conformance.scenario.script import Cut, Delay, Frame, HoldLink, LinkFault, Throttle, fixed
+from conformance.scenario.script import Cut, Delay, Frame, HoldLink, LinkFault, Throttle, fixed_number
 
 _IDLE_S = 0.1
 _PROOF_S = 2.0
@@ -76,10 +76,10 @@ class ArmedLinkFault:
         self.trigger = fault.at if isinstance(fault, Cut | HoldLink) else None
         if fault is not None:
             at = self.trigger
-            words = "every connection" if at is None else f"{at.at} {at.kind} {fixed(at.k)} of a connection"
+            words = "every connection" if at is None else f"{at.at} {at.kind} {fixed_number(at.k)} of a connection"
             # The added time of a round trip, in microseconds: the judge finds answers that came too soon by it.
             count = round(fault.rtt_ms * 1000) if isinstance(fault, Delay) else None
-            self.note(Phase.ARMED, words, count=count if at is None else fixed(at.k))
+            self.note(Phase.ARMED, words, count=count if at is None else fixed_number(at.k))
 
     def pace(self) -> Pace | None:
         match self.fault:

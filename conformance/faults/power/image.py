@@ -42,7 +42,7 @@ from conformance import locks, mounts
 from conformance.errors import FaultError, UsageError
 from conformance.faults.power import loss
 from conformance.faults.power.loss import holders, wait_any_ended
-from conformance.ledger import Ledger, inherited
+from conformance.ledger import Ledger, child_environment
 
 SIZE = 512 << 20
 """Bytes of an image, which is sparse. xfs needs at least 300 MB."""
@@ -259,7 +259,7 @@ class LossyDisk:
         try:
             return subprocess.run(
                 [program, *command[1:]],
-                env={**inherited(), **self._ledger.environment, "LC_ALL": "C"},
+                env={**child_environment(), **self._ledger.environment, "LC_ALL": "C"},
                 capture_output=True,
                 text=True,
                 timeout=_COMMAND_S,

@@ -56,10 +56,10 @@ def places(folder: pathlib.Path, *more: tuple[pathlib.Path, str]) -> list[tuple[
     return sorted(found.items(), key=lambda pair: (-len(pair[0]), pair[0]))
 
 
-def cleaned(data: bytes, known: Iterable[tuple[bytes, bytes]]) -> bytes:
+def clean(data: bytes, known: Iterable[tuple[bytes, bytes]]) -> bytes:
     r"""The text without places of this machine, and without what follows a word for a secret.
 
-    >>> cleaned(b"in /home/me/x\npassword = abc", [(b"/home/me", b"<home>")])
+    >>> clean(b"in /home/me/x\npassword = abc", [(b"/home/me", b"<home>")])
     b'in <home>/x\npassword = <removed>'
     """
     for place, word in known:
@@ -98,5 +98,5 @@ def write(path: pathlib.Path, members: Mapping[str, bytes], known: Iterable[tupl
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.external_attr = (0o755 if name.endswith(".py") else 0o644) << 16
             data = members[name]
-            archive.writestr(entry, data if name.endswith(BINARY) else cleaned(data, pairs))
+            archive.writestr(entry, data if name.endswith(BINARY) else clean(data, pairs))
     part.replace(path)

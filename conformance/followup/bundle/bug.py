@@ -16,7 +16,7 @@ from conformance.errors import visible
 from conformance.followup.bundle.script import Reproduction, password_of, port_of
 from conformance.followup.bundle.source import BundleSource
 from conformance.followup.upgrade.broker import pair_of
-from conformance.judge.plan.timeline import folded
+from conformance.judge.plan.timeline import fold
 from conformance.report.phrases import steps_in_words
 from conformance.scenario import COPIES, LIVES
 
@@ -254,5 +254,5 @@ def timeline_lines(timeline: Mapping[str, object], most: int = sys.maxsize) -> l
         f"{'...':>12} {each} more in timeline.txt"
         if isinstance(each, int)
         else f"{each['at_ms']:>12} {each['process']:14} {each['op']:10} {each['phase']:9} {each['detail']}".rstrip()
-        for each in folded(events, most)
+        for each in fold(events, most)
     ]

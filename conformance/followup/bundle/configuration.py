@@ -49,7 +49,7 @@ def _files(source: BundleSource, adapter: Adapter | None, broker: pathlib.Path, 
     settings, instance = (records.inside(broker, name) for name in ("settings.toml", "instance"))
     files = {"settings.toml": settings.read_bytes()} if settings.is_file() else {}
     effective = dict(_text_files(instance))
-    if own_configuration.kept(source.folder) is not None and adapter is not None:
+    if own_configuration.kept_configuration(source.folder) is not None and adapter is not None:
         effective = own_configuration.public(adapter.file, effective)
     files |= {f"effective/{name}": data for name, data in effective.items()}
     if adapter is not None and adapter.file.template is not None and instance.is_dir():

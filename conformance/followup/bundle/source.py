@@ -78,7 +78,7 @@ class BundleSource:
         """Return the events of a message and its transaction, and the faults, starts and drains of its trial."""
         transactions = {event.transaction for _, event in self.events if event.message == message} - {None}
         began = self.events[0][1].at_ns if self.events else 0
-        return timeline.bounded(
+        return timeline.cut(
             [
                 _event_fields(process, event, began)
                 for process, event in self.events

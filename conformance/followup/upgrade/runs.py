@@ -40,7 +40,7 @@ from conformance.report.model import Item, Report, Standing
 from conformance.run.planning import Planned, quick
 from conformance.run.readiness_probe import ProbeClient
 from conformance.scenario import Scenario
-from conformance.scenario.reading import unrolled
+from conformance.scenario.reading import unroll
 from conformance.scenario.script import Kill, Pause, PowerLoss, Restart, Step, Stop
 
 BEFORE = "before"
@@ -145,7 +145,7 @@ def _pair(request: UpgradeRequest, whole: Campaign) -> UpgradeAdapter:
 
 
 def _playable(request: UpgradeRequest, scenarios: Iterable[Scenario]) -> list[str]:
-    known = {item.id: item for item in scenarios if hands_over(unrolled(item.steps, 1, control=False))}
+    known = {item.id: item for item in scenarios if hands_over(unroll(item.steps, 1, control=False))}
     every = [name for name, item in known.items() if request.options.thorough or not item.thorough]
     return matching("scenario", request.scenarios, known, of="an upgrade") or every
 

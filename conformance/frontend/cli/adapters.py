@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from conformance.frontend.cli.group import cli, options, say, terminated
+from conformance.frontend.cli.group import cli, end_on_sigterm, options, say
 from conformance.frontend.options import CHECK, access
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ def check_command(adapter: str, offline: bool, keep: pathlib.Path | None, **valu
     from conformance.ledger import Ledger, release_leftovers
 
     typed = access(values)
-    found = contract.opened(adapter, typed)
-    signal.signal(signal.SIGTERM, terminated)
+    found = contract.open_adapter(adapter, typed)
+    signal.signal(signal.SIGTERM, end_on_sigterm)
     for line in release_leftovers():
         say(f"released what an earlier run left: {line}")
     say(f"{found.file.title} {found.version} ({found.launcher})")
@@ -97,7 +97,7 @@ def check_command(adapter: str, offline: bool, keep: pathlib.Path | None, **valu
         for line in assumed:
             say(f"  {line}")
         say("  If it does not promise one, describe it: [settings.NAME] with fixed = true and default = false.")
-    if unstored := contract.unstored(found):
+    if unstored := contract.unstored_claims(found):
         say("not judged, because the file does not declare confirm_means_stored:")
         for line in unstored:
             say(f"  {line}")
@@ -124,7 +124,7 @@ def listing(*, as_json: bool = False, schema: bool = False) -> str:
         return schema_of.text()
     from conformance import adapters
 
-    brokers = [_described(name) for name in [*adapters.names(), *sorted(adapters.plugged())]]
+    brokers = [_described(name) for name in [*adapters.names(), *sorted(adapters.plugged_adapters())]]
     if as_json:
         return json.dumps(brokers, indent=2) + "\n"
     return "\n".join("\n".join([*_block(broker), ""]) for broker in brokers)

@@ -150,6 +150,6 @@ def write_report(judgement: Any, folder: pathlib.Path, expected: Any) -> int:
     return int(found.exit_code)
 
 
-def terminated(number: int, frame: FrameType | None) -> NoReturn:
+def end_on_sigterm(number: int, frame: FrameType | None) -> NoReturn:
     """End the run on SIGTERM as on Ctrl-C, brokers and clients first."""
     raise KeyboardInterrupt

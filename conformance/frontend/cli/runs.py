@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from conformance.frontend.cli.group import FILE, GroupedCommand, cli, options, say, terminated, write_report
+from conformance.frontend.cli.group import FILE, GroupedCommand, cli, end_on_sigterm, options, say, write_report
 from conformance.frontend.options import (
     JUDGE,
     REPLAY,
@@ -110,7 +110,7 @@ def _run(prepared: Campaign, expected: Any, quiet: bool, verbose: bool) -> int:
         bad = [row for row in found.rows if row.verdict is Verdict.VIOLATED]
         show.violations(row for row in bad if not (reported and reported.excuses(row)))
 
-    signal.signal(signal.SIGTERM, terminated)
+    signal.signal(signal.SIGTERM, end_on_sigterm)
     own = None if quiet else configuration_of(prepared.adapter)
     for line in own.summary(prepared.adapter.file, prepared.selection.settings) if own else ():
         say(line)
@@ -178,7 +178,7 @@ def upgrade_command(quiet: bool, verbose: bool, **values: Any) -> int:
     )
     for note in prepared.notes:
         say(f"note: {note}")
-    signal.signal(signal.SIGTERM, terminated)
+    signal.signal(signal.SIGTERM, end_on_sigterm)
 
     @contextlib.contextmanager
     def watching(campaign: Campaign) -> Iterator[Watcher]:
@@ -242,7 +242,7 @@ def judge_command(runs: tuple[str, ...], again: bool, **values: Any) -> int:
         if opened:
             stack.callback(opened.stop)
         folders = [folder for run in runs for folder in _folders(run, opened)]
-        known = {} if again else {folder: stored for folder in folders if (stored := model.stored(folder))}
+        known = {} if again else {folder: stored for folder in folders if (stored := model.read_stored(folder))}
         new = [folder for folder in folders if folder not in known]
         found = campaign.judge_folders(new, start=(lambda **_: opened) if opened else start) if new else []
     judged = known | dict(zip(new, found, strict=True))
@@ -330,7 +330,7 @@ def selftest_command(
     liars = selftest.chosen_liars(patterns, reduced=quick)
     folder = out or dated_folder("selftest")
     times = rounds if rounds is not None else int(not quick)
-    signal.signal(signal.SIGTERM, terminated)
+    signal.signal(signal.SIGTERM, end_on_sigterm)
     found = None
     for found in selftest.play(liars, adapters or ("reference",), times, folder, say):
         page = selftest.save(found, folder)
@@ -407,7 +407,7 @@ def replay_command(quiet: bool, run: pathlib.Path, **words: Any) -> int:
     for note in prepared.notes:
         say(f"note: {note}")
     expected = Expected()
-    signal.signal(signal.SIGTERM, terminated)
+    signal.signal(signal.SIGTERM, end_on_sigterm)
     with Show(prepared.campaign, quiet=quiet, verbose=False) as show:
         outcome = replay.execute(prepared, show.watcher)
     if prepared.record.arm == "subject":

@@ -95,8 +95,8 @@ def _protocol(word: str, other: str) -> str:
 
     catalogue = claims.load()
     decided = {claim for item in scenario.load(catalogue).values() for claim in item.decides}
-    here = [catalogue.claims[name] for name in decided if claims.spoken(catalogue.claims[name], word, bundled=True)]
-    only = [claim for claim in here if not claims.spoken(claim, other, bundled=True)]
+    here = [catalogue.claims[name] for name in decided if claims.is_about(catalogue.claims[name], word, bundled=True)]
+    only = [claim for claim in here if not claims.is_about(claim, other, bundled=True)]
     return f"--protocol {word}: {_many(len(here), 'claim')}, {len(only)} of them decided only there"
 
 

@@ -36,7 +36,7 @@ from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.report.expectations import ExpectationOutcome
 from conformance.report.model import Standing, headline
 from conformance.report.phrases import MEANINGS
-from conformance.run.planning import wanted
+from conformance.run.planning import wanted_checks
 from conformance.run.record import Progress
 
 _WHOLE = ("loadscope", "loadfile")
@@ -110,7 +110,7 @@ class Front:
         self._files = list(dict.fromkeys(str(item.path) for item in items))
         self.campaign = campaign.narrowed(self.campaign, {item.name for item in items})
         selection = self.campaign.selection
-        tried = {item.name for item in items if item.name in wanted(item.parent.scenario, selection)}
+        tried = {item.name for item in items if item.name in wanted_checks(item.parent.scenario, selection)}
         self._untried = set(self.expected.require_tried) - tried
 
     # tests

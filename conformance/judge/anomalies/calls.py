@@ -97,7 +97,7 @@ COMPARED = (
 _BOUND_NS = int(LIVENESS_S * 1e9)
 
 
-def halted(called_at: str) -> str:
+def began_while_halted(called_at: str) -> str:
     """Select the calls that began while the broker was halted."""
     return f"{called_at} > halted_at AND {called_at} < resumed_at"
 
@@ -105,7 +105,7 @@ def halted(called_at: str) -> str:
 def _decided(called_at: str, returned_at: str) -> str:
     """Select the calls that returned, or had the liveness bound to do so."""
     return (
-        f"{halted(called_at)} AND (coalesce({returned_at} < resumed_at, false)"
+        f"{began_while_halted(called_at)} AND (coalesce({returned_at} < resumed_at, false)"
         f" OR resumed_at - {called_at} >= {_BOUND_NS}L)"
     )
 
@@ -114,7 +114,7 @@ def _returned(name: str, what: str, called_at: str, returned_at: str, more: str 
     return UndrainedAnomaly(
         name,
         f"{what} was called while the broker was halted, and returned before the broker resumed.",
-        applies=f"{more} AND {halted(called_at)}",
+        applies=f"{more} AND {began_while_halted(called_at)}",
         offends=f"{returned_at} < resumed_at",
         words=f"calls of {what} in the pause returned before the broker resumed",
     )
@@ -188,7 +188,7 @@ CALLS = (
 
         If the window does not work, the client calls the listener itself, immediately or never.
         """,
-        applies=f"{_PLAIN} AND {halted('sent_at')}",
+        applies=f"{_PLAIN} AND {began_while_halted('sent_at')}",
         offends="confirmed_at >= resumed_at AND NOT answered_in_pause",
         words="sends in the pause were answered when the broker resumed",
     ),
@@ -198,14 +198,14 @@ CALLS = (
 
         No thread of the broker can have read the message.
         """,
-        applies=f"{_PLAIN} AND {halted('sent_at')}",
+        applies=f"{_PLAIN} AND {began_while_halted('sent_at')}",
         offends="coalesce(confirmed_at < resumed_at, false)",
         words="sends in the pause were answered before the broker resumed",
     ),
     UndrainedAnomaly(
         "sent_ahead",
         "The witness of a permission: send() returned while the broker was halted, and its transaction was committed.",
-        applies=f"in_transaction AND {halted('sent_at')}",
+        applies=f"in_transaction AND {began_while_halted('sent_at')}",
         offends="returned_at < resumed_at AND committed_at IS NOT NULL",
         words="calls of send() in a transaction in the pause returned before the broker resumed, and committed",
     ),

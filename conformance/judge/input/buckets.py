@@ -33,14 +33,14 @@ Collect = Callable[[Callable[[], "DataFrame"]], list[dict[str, Any]]]
 
 
 @contextlib.contextmanager
-def bucketed(
+def fill_buckets(
     spark: SparkSession, trials: Sequence[Compacted], collect: Collect, least: int = LARGE
 ) -> Iterator[DataFrame | None]:
     """Yield the events of these trials in buckets; None for fewer than `least`, or if buckets are of no use here."""
     files = {trial.record.trial: trial.parquet for trial in trials if trial.parquet is not None}
     cores = int(spark.conf.get(CORES_HERE, "0") or 0)
     few = sum(trial.events for trial in trials) < least
-    if few or not shared(trials, cores) or not all(has_only(*each) for each in files.items()):
+    if few or not fits_cores(trials, cores) or not all(has_only(*each) for each in files.items()):
         yield None
         return
     buckets = int(spark.conf.get(PARTITIONS) or cores)
@@ -57,7 +57,7 @@ def bucketed(
             collect(lambda: spark.sql(f"DROP TABLE `{table}`"))
 
 
-def shared(trials: Sequence[Compacted], cores: int) -> bool:
+def fits_cores(trials: Sequence[Compacted], cores: int) -> bool:
     """Whether no trial has more than half of a core's share: a trial is in one bucket, and a core reads a bucket."""
     events = [trial.events for trial in trials]
     return cores > 0 and any(events) and max(events) * 2 * cores <= sum(events)

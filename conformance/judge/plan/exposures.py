@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from conformance.errors import CatalogueError
 from conformance.judge.anomalies import ANOMALIES
-from conformance.judge.anomalies.calls import halted
+from conformance.judge.anomalies.calls import began_while_halted
 from conformance.judge.anomalies.sessions import LESS_SENT, OFFERED, THIRD_SENT
 
 
@@ -108,11 +108,11 @@ EXPOSURES: Mapping[str, ExposureRule] = {
     "non_persistent_on_link": ExposureRule("attempted AND NOT durable AND (flagged OR unflagged)"),
     "flags_on_link": ExposureRule("attempted AND (flagged OR unflagged)"),
     "sends_over_slow_link": ExposureRule("confirmed AND added_us IS NOT NULL"),
-    "sends_halted": ExposureRule(f"attempted AND {halted('sent_at')}"),
-    "transacted_sends_halted": ExposureRule(f"in_transaction AND {halted('sent_at')}"),
-    "acknowledges_halted": ExposureRule(halted("ack_sent_at")),
-    "commits_halted": ExposureRule(halted("commit_asked_at")),
-    "rollbacks_halted": ExposureRule(halted("rollback_asked_at")),
+    "sends_halted": ExposureRule(f"attempted AND {began_while_halted('sent_at')}"),
+    "transacted_sends_halted": ExposureRule(f"in_transaction AND {began_while_halted('sent_at')}"),
+    "acknowledges_halted": ExposureRule(began_while_halted("ack_sent_at")),
+    "commits_halted": ExposureRule(began_while_halted("commit_asked_at")),
+    "rollbacks_halted": ExposureRule(began_while_halted("rollback_asked_at")),
     "questions": ExposureRule("granted OR denied"),
     "third_sent": ExposureRule(THIRD_SENT),
     "less_sent": ExposureRule(LESS_SENT),

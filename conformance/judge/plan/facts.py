@@ -13,7 +13,7 @@ from conformance.claims import Value
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.plan.columns import FAULTS
 from conformance.judge.plan.exposures import EXPOSURES
-from conformance.judge.plan.relations import figure_column, unpacked, within_column
+from conformance.judge.plan.relations import figure_column, unpack, within_column
 
 WITNESSES = 8
 """At most so many witnesses of one anomaly in one trial."""
@@ -203,7 +203,7 @@ def _failing(anomaly: str, rows: Sequence[Mapping[str, Any]]) -> Failing:
         name.removeprefix("offended_"): functools.reduce(operator.or_, (row[name] or 0 for row in rows))
         for name in offended
     }
-    witnesses = sorted((*unpacked(row["witness"]), row["queue"] or "") for row in rows)[:WITNESSES]
+    witnesses = sorted((*unpack(row["witness"]), row["queue"] or "") for row in rows)[:WITNESSES]
     return Failing(
         offences=sum(row["offences"] for row in rows),
         witnesses=tuple((queue, producer, n) for producer, n, queue in witnesses),

@@ -151,10 +151,10 @@ def _per_failure(anomalies: Sequence[Anomaly], exposures: Mapping[str, ExposureR
     return {"offences": "count(1)", "witness": f"min(producer * {PACK}L + n)", **epochs, **ends}
 
 
-def unpacked(witness: int) -> tuple[int, int]:
+def unpack(witness: int) -> tuple[int, int]:
     """Return producer and number of a packed witness.
 
-    >>> unpacked(1 * 10**12 + 137)
+    >>> unpack(1 * 10**12 + 137)
     (1, 137)
     """
     return divmod(witness, PACK)
@@ -208,10 +208,10 @@ def summary(spark: SparkSession, paths: Sequence[str], count: int, used: Iterabl
     Columns: trial, queue, failing, class; then the aggregates of `per_trial` if `failing` is empty, else of a failure.
     """
     used = tuple(used)
-    return counted(messages(spark, paths, count, used), used)
+    return count_anomalies(messages(spark, paths, count, used), used)
 
 
-def counted(rows: DataFrame, used: Iterable[Check]) -> DataFrame:
+def count_anomalies(rows: DataFrame, used: Iterable[Check]) -> DataFrame:
     """Count the anomalies of these checks in the rows of messages that a plan of the same checks made."""
     _, exploded, aggregates = _stages(used)
     return _grouped(_with(rows, exploded), ("trial", *TEXTS, "queue", "failing", "class"), aggregates)

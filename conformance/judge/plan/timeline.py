@@ -19,7 +19,7 @@ _LEAST_TELLING = ((Op.PROCESS, ""), (Op.FRAME, ""), (Op.ACK, Phase.INVOKE), (Op.
 """Operation and phase, an empty one for each phase."""
 
 
-def folded(events: Sequence[Shown], most: int) -> list[Shown | int]:
+def fold(events: Sequence[Shown], most: int) -> list[Shown | int]:
     """Return the events of a timeline, with the number of left out events in their place if there are more than `most`.
 
     It keeps the events of the message, the drains, and the first and last event of all. Around each of them it keeps
@@ -48,9 +48,9 @@ def folded(events: Sequence[Shown], most: int) -> list[Shown | int]:
     return shown
 
 
-def bounded(events: Sequence[Shown]) -> list[Shown]:
+def cut(events: Sequence[Shown]) -> list[Shown]:
     """Return what is stored of a timeline."""
-    return [event for event in folded(events, MOST) if not isinstance(event, int)]
+    return [event for event in fold(events, MOST) if not isinstance(event, int)]
 
 
 def _telling(events: Sequence[Mapping[str, object]], places: Sequence[int], most: int) -> list[int]:

@@ -106,10 +106,10 @@ def queue(
         return broker.refused("") or broker.temporary()
     if request.address is None:
         return Refusal(NOT_FOUND, "the link names no queue") if sending else None
-    return named(broker, request.address)
+    return find_queue(broker, request.address)
 
 
-def named(broker: ReferenceBroker, name: str) -> Queue | Refusal:
+def find_queue(broker: ReferenceBroker, name: str) -> Queue | Refusal:
     """The queue of this name, declared now if it is unknown; a temporary one that is gone is not declared anew."""
     if len(name.encode()) > MAX_NAME:
         return Refusal(INVALID, f"the name of a queue has at most {MAX_NAME} bytes")
@@ -203,7 +203,7 @@ _READERS = {
 }
 
 
-def profiled(ask: Callable[[Mapping[str, str]], T], engine: Any) -> T | Refusal:
+def apply_profile(ask: Callable[[Mapping[str, str]], T], engine: Any) -> T | Refusal:
     """What a profile makes of the properties of an attach."""
     try:
         return ask(_words(engine))

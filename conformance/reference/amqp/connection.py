@@ -337,10 +337,10 @@ class AmqpConnection:
         if isinstance(found, Refusal):
             return found
         profile = self._broker.profile
-        publishing = None if sending or request.coordinator else attach.profiled(profile.publishing, engine)
+        publishing = None if sending or request.coordinator else attach.apply_profile(profile.publishing, engine)
         if isinstance(publishing, Refusal):
             return publishing
-        consuming = attach.profiled(profile.consuming, engine) if sending else PLAIN
+        consuming = attach.apply_profile(profile.consuming, engine) if sending else PLAIN
         if isinstance(consuming, Refusal):
             return consuming
         # What the peer sends may be settled or not; what it is sent is one of the two.

@@ -176,7 +176,7 @@ class Incoming(Receiving):
     def _identity(self, delivery: Any) -> bytes | None:
         if pn.pn_delivery_remote_state(delivery) != states.TRANSACTIONAL:
             return None
-        identity = states.transacted(delivery).identity
+        identity = states.read_transactional_state(delivery).identity
         if identity not in self._peer.transactions:
             raise _Unacceptable(Refusal(states.UNKNOWN_ID, "no such transaction is open on this connection"))
         return identity
@@ -185,7 +185,7 @@ class Incoming(Receiving):
         name = sections.addressee(parsed.bare)
         if not name:
             raise _Unacceptable(Refusal("amqp:precondition-failed", "a message without to needs a link with a target"))
-        found = attach.named(self._broker, name)
+        found = attach.find_queue(self._broker, name)
         if isinstance(found, Refusal):
             raise _Unacceptable(found)
         return found
@@ -350,7 +350,7 @@ class Coordinator(Receiving):
         transaction = self._broker.begin()
         identity = transaction.number.to_bytes(8, "big")
         self._declared[identity] = self._peer.transactions[identity] = transaction
-        states.declared(delivery, identity)
+        states.answer_declare(delivery, identity)
         self._settle(delivery)
 
     def _discharge(self, delivery: Any, asked: states.Described) -> None:

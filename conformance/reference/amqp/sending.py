@@ -133,7 +133,7 @@ class Outgoing(Sending):
 
         If the client has settled it, no outcome can follow: after a rollback it counts as settled without one.
         """
-        said = self._peer.said = self._peer.said or states.transacted(delivery)
+        said = self._peer.said = self._peer.said or states.read_transactional_state(delivery)
         transaction = self._peer.transactions.get(said.identity)
         before = self._enlisted.get(tag)
         over = transaction is None and settled and before == said.identity

@@ -50,7 +50,7 @@ class Transacted(NamedTuple):
     here: bool
 
 
-def transacted(delivery: Any) -> Transacted:
+def read_transactional_state(delivery: Any) -> Transacted:
     """Read the client's transactional-state of a delivery; an identity that is no binary is read as an unknown one."""
     data = pn.pn_disposition_data(pn.pn_delivery_remote(delivery))
     pn.pn_data_rewind(data)
@@ -107,7 +107,7 @@ def discharge(asked: Described) -> tuple[bytes, bool]:
     return (identity if isinstance(identity, bytes) else b""), failed is True
 
 
-def declared(delivery: Any, identity: bytes) -> None:
+def answer_declare(delivery: Any, identity: bytes) -> None:
     """Answers a declare, settled (section 4.5.6)."""
     data = _state(delivery, identity)
     pn.pn_data_exit(data)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from conformance.reference.core.admission import NOT_FOUND, Addresses, Admission, Refusal, Refused, ignore_refusal
 from conformance.reference.core.effects import Effect, Effects, Storage
 from conformance.reference.core.queues import Expiries, Message, Queue, Send, Subscription, Transaction
-from conformance.reference.core.sections import Parsed, aged, encode
+from conformance.reference.core.sections import Parsed, encode, with_time_left
 from conformance.reference.core.settlement import SettlementEvent, State
 from conformance.reference.honest import Asked, Honest
 from conformance.reference.profiles import STANDARD, Profile
@@ -349,7 +349,7 @@ class ReferenceBroker:
         count = self.behaviour.delivery_count(message.failures) if self.behaviour.marks_redelivered else 0
         rest = message.rest
         if message.expires_ms:
-            rest = aged(rest, max(1, message.expires_ms - self._now_ms()))
+            rest = with_time_left(rest, max(1, message.expires_ms - self._now_ms()))
         return encode(message.durable, rest, first, count, self.body(message))
 
     def body(self, message: Message) -> bytes:

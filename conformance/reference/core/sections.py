@@ -67,7 +67,7 @@ def encode(durable: bool, rest: bytes, first: bool, count: int, bare: bytes) -> 
     return b"".join((b"\x00\x53\x70\xc0", bytes((len(fields) + 1, 5)), fields, bare))
 
 
-def aged(rest: bytes, left_ms: int) -> bytes:
+def with_time_left(rest: bytes, left_ms: int) -> bytes:
     """The priority and ttl of `Parsed.rest`, with so many milliseconds left to live: an intermediary's duty (3.2.1).
 
     A message that came without a ttl leaves without one.

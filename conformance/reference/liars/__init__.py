@@ -48,7 +48,7 @@ def rows() -> dict[str, Lie]:
     return LIARS | {name: make(1) for name, make in FAMILIES.items()}
 
 
-def described() -> str:
+def describe() -> str:
     return "\n".join(f"  {name}\n      {lie.does}" for name, lie in rows().items())
 
 

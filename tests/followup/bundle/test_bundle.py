@@ -101,7 +101,7 @@ def test_places_of_the_machine(tmp_path):
     """One may lie in another: the longest goes first, and the run has its own word."""
     known = archive.places(tmp_path / "run")
 
-    assert b"<run>/x" == archive.cleaned(f"{tmp_path}/run/x".encode(), known)
+    assert b"<run>/x" == archive.clean(f"{tmp_path}/run/x".encode(), known)
     assert [] == [place for place, word in known if word == b"<run>" and len(place) < len(str(tmp_path))]
     assert sorted(known, key=lambda pair: -len(pair[0])) == known
 
@@ -125,7 +125,7 @@ def test_no_word_about_this_machine(made, recorded):
         (name, place)
         for name, text in data.items()
         for place in here
-        if archive.cleaned(text, [(place.encode(), b"")]) != text
+        if archive.clean(text, [(place.encode(), b"")]) != text
     }
 
     assert set() == found_places
@@ -263,7 +263,7 @@ def test_words_of_the_machine_and_secrets():
 
     assert (
         b"<run>/x <home>/y /home/meg/z -L<home>/l a/tmp/b <tmp>/c\nadmin.password: <removed>\npasswords = <removed>\n"
-    ) == archive.cleaned(text, known)
+    ) == archive.clean(text, known)
 
 
 def test_out_that_is_a_folder(tmp_path):

@@ -75,7 +75,7 @@ def test_behind_tls_and_a_login(folder, tried, protocol):
     assert (2, True) == (stranger.returncode, "could not be tried: the broker does not answer" in stranger.stdout)
     assert (2, True) == (wrong.returncode, "could not be tried: the broker does not answer" in wrong.stdout)
     assert certificates.PASSWORD not in text + honest.stdout + wrong.stdout
-    assert text.encode() == archive.cleaned(text.encode(), [])  # a line that looks like a secret would be cut out
+    assert text.encode() == archive.clean(text.encode(), [])  # a line that looks like a secret would be cut out
     assert str(folder) not in text
 
 
