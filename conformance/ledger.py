@@ -116,8 +116,8 @@ class Ledger:
     ) -> tuple[subprocess.Popen[bytes], str]:
         """Record the intent, start the process, record it. Return the process and its ticket.
 
-        `env` is the whole environment (default: `child_environment`); the run's variable is added. A new session keeps the
-        Ctrl-C of the terminal away from it. Raises OSError if it cannot be started; the ticket is then closed.
+        `env` is the whole environment (default: `child_environment`); the run's variable is added. A new session keeps
+        the Ctrl-C of the terminal away from it. Raises OSError if it cannot be started; the ticket is then closed.
         """
         ticket = self.intend("process", what=what, command=list(command))
         try:
