@@ -37,6 +37,7 @@ from conformance.judge.spark import JudgeSession
 from conformance.judge.verdict import Remembered
 from conformance.judge.warm_up import warm_up
 from conformance.ledger import Ledger, release_leftovers
+from conformance.protocols import describe
 from conformance.records import Checksum, RunFile, RunRecord, TrialRecord
 from conformance.run import artifacts, policies
 from conformance.run.clients import singly
@@ -213,8 +214,8 @@ def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
             lacking[need] = why
     if ANSWERED in lacking and (vendor or over).ack_confirm is None:
         lacking[ANSWERED] = f"the file of {(vendor or adapter).name} has no ack_confirm over {protocol}"
-    if protocol == "stomp" and not singly(adapter, "stomp"):
-        why = f"the adapter of {adapter.name} does not declare individual_ack over stomp"
+    if not describe(protocol).traits.acks_one and not singly(adapter, protocol):
+        why = f"the adapter of {adapter.name} does not declare individual_ack over {protocol}"
         lacking |= {"mode individual": why, "mode individual_dups_ok": why}
     found = possible.unable((fault.name for item in played for fault in item.faults), adapter.able) | lacking
     if hidden := adapters.untraced(adapter.file, selection.settings):

@@ -24,6 +24,7 @@ import msgspec
 
 from conformance import limits
 from conformance.errors import HistoryError
+from conformance.protocols import WIRES
 
 SCHEMA = 1
 WAITS, SHUT = "waits for the window", "the window did not reopen"
@@ -40,9 +41,6 @@ RECEIVER_ENDED = "its receiver ended"
 
 OUTSIDE = "outside its transaction"
 """End of the detail of a refused SEND in a transaction whose answer named no transaction."""
-
-OPAQUE = ("core", "imq")
-"""Protocols of a vendor's own client (Artemis, OpenMQ), whose frames this suite cannot read."""
 
 OF_ACK = "of an acknowledgement"
 """End of the detail of a SYNC that names a message, and is about the record of its acknowledgement."""
@@ -136,7 +134,7 @@ def bare_header(process: str, *, scenario: str = "", trial: str = "", arm: str =
         seed=0,
         adapter="none",
         version="",
-        protocol="amqp",
+        protocol=WIRES[0],
         client="",
         mode="",
         settings={},

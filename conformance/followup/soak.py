@@ -19,7 +19,7 @@ import msgspec
 import pyarrow.parquet as pq
 
 from conformance import adapters, campaign, judge, locks, records
-from conformance.adapters import BrokerRequest, opening
+from conformance.adapters import BrokerRequest
 from conformance.campaign import Campaign, Options
 from conformance.clients.workers import job as jobs
 from conformance.errors import ExitCode, HistoryError, Interrupted, JudgeError, UsageError
@@ -33,6 +33,7 @@ from conformance.judge.soak.ruling import ControlSoak, SoakEvidence
 from conformance.judge.spark import StartingSession
 from conformance.ledger import Ledger, release_leftovers
 from conformance.processes import boot_id
+from conformance.protocols import WIRES
 from conformance.records import RunRecord, TrialRecord
 from conformance.run.planning import REFERENCE, Planned
 from conformance.run.soak.memory import MemorySampler
@@ -173,8 +174,8 @@ def _soak(made: Campaign, options: SoakOptions, folder: pathlib.Path) -> Soak:
             f"a soak keeps the store of a broker that the suite starts itself, and this one is {made.adapter.launcher}"
         )
         raise UsageError(why, code="not-native")
-    if selection.no_client_reason or selection.client or selection.protocol not in opening.WIRES:
-        known = ", ".join(word for word in opening.WIRES if word in made.adapter.file.protocols)
+    if selection.no_client_reason or selection.client or selection.protocol not in WIRES:
+        known = ", ".join(word for word in WIRES if word in made.adapter.file.protocols)
         why = selection.no_client_reason or f"a soak uses the suite's own clients; this broker speaks {known or 'none'}"
         raise UsageError(f"--protocol {selection.protocol}: {why}", code="no-client")
     if unable := [f"{name}: {made.selection.unable[name]}" for name in options.faults if name in selection.unable]:

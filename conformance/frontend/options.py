@@ -10,6 +10,8 @@ import pathlib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from conformance.protocols import VENDOR_SURFACES, WIRES
+
 if TYPE_CHECKING:
     from conformance.adapters.credentials import Access
     from conformance.campaign import Campaign, Options
@@ -25,9 +27,12 @@ _LAUNCHERS = (
     "external=URL[,URL] or external=FILE.toml with your own commands for its faults."
 )
 _PROTOCOLS = (
-    "amqp, stomp, or jms and amqp091 through a vendor's own client.  [default: amqp, or the first one that the broker "
-    "speaks]"
+    f"{', '.join(WIRES)}, or {' and '.join(VENDOR_SURFACES)} through a vendor's own client.  [default: {WIRES[0]}, or "
+    "the first one that the broker speaks]"
 )
+PORT_WORDS = " or ".join(f"{{{word}_port}}" for word in WIRES)
+"""The placeholders of a broker's command line that takes a port."""
+
 _JUDGES = (RUN, JUDGE, PYTEST)
 _CONNECTS = (RUN, UPGRADE, CHECK, PYTEST)
 _RECORDS = (RUN, UPGRADE, PYTEST)
@@ -82,11 +87,16 @@ OPTIONS = (
     Option("--adapter", "NAME[@VERSION]", "The broker to soak: one that the suite starts as processes.", (SOAK,)),
     Option("--protocol", "WORDS", f"Protocols of the clients, with commas between them: {_PROTOCOLS}", (RUN,)),
     Option("--protocol", "WORD", f"Protocol of the clients: {_PROTOCOLS}", (PYTEST,)),
-    Option("--protocol", "WORD", "Protocol of the clients, amqp or stomp.  [default: amqp, if spoken]", (SOAK,)),
+    Option(
+        "--protocol",
+        "WORD",
+        f"Protocol of the clients, {' or '.join(WIRES)}.  [default: {WIRES[0]}, if spoken]",
+        (SOAK,),
+    ),
     Option(
         "--client",
         "NAME",
-        "The vendor's client for jms or amqp091, such as qpid-jms.  [default: the broker's own]",
+        f"The vendor's client for {' or '.join(VENDOR_SURFACES)}, such as qpid-jms.  [default: the broker's own]",
         _RUNS,
     ),
     Option("--set", "NAME=VALUE", "A setting of broker or client; repeatable.", (*_RECORDS, SOAK), repeatable=True),

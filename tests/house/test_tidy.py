@@ -21,18 +21,18 @@ from conformance.adapters import vendor_clients
 from conformance.adapters.controls import substitute
 from conformance.adapters.file.settings import weakened
 from conformance.adapters.interface import LAUNCHERS
-from conformance.adapters.opening import WIRES
 from conformance.claims import Subject, unmet
 from conformance.judge import anomalies
 from conformance.judge.plan import exposures
+from conformance.protocols import VENDOR_SURFACES, WIRES
 from conformance.reference import liars
 from conformance.run.planning import Selection
 from conformance.scenario import Liar, SessionLiar, Weakened
 
 ROOT = paths.root()
 STAGES = (
-    "errors limits paths claims history scenario records mounts processes locks ledger adapters faults clients run judge"
-    " report campaign followup frontend"
+    "errors limits paths protocols claims history scenario records mounts processes locks ledger adapters faults clients"
+    " run judge report campaign followup frontend"
 ).split()
 """A stage imports only stages to its left; `paths` is a table of folders."""
 
@@ -225,7 +225,7 @@ def every_way():
     """Each broker over each protocol, by the suite's own sessions or by a vendor's client."""
     for adapter in every_adapter():
         yield from ((adapter, word, None) for word in WIRES if word in adapter.file.protocols)
-        for surface in claims.VENDOR_SURFACES if adapter.launcher != "external" else ():
+        for surface in VENDOR_SURFACES if adapter.launcher != "external" else ():
             for client in vendor_clients.speaking(surface, adapter.file):
                 yield vendor_clients.with_client(adapter, client), surface, client
 
@@ -249,7 +249,7 @@ def test_every_check_names_what_exists():
     through = [
         substitute(check, claims.Kind.SAFETY, "none", "native", word, ())
         for check in checks
-        for word in claims.VENDOR_SURFACES
+        for word in VENDOR_SURFACES
         if isinstance(check.control, Liar)
     ]
     lying = {check.control.name for check in (*checks, *through) if isinstance(check.control, SessionLiar)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from conformance.faults.frames import amqp, amqp091, stomp
 from conformance.faults.frames.reader import Opaque, Splitter
-from conformance.history import OPAQUE
+from conformance.protocols import OPAQUE
 
 
 def pair(protocol: str) -> tuple[Splitter, Splitter]:

@@ -17,7 +17,8 @@ import msgspec
 from conformance.errors import HistoryError
 from conformance.faults.frames import reader as frames
 from conformance.faults.frames.reader import TO_BROKER, TO_CLIENT
-from conformance.history import OPAQUE, Event, Op, Phase
+from conformance.history import Event, Op, Phase
+from conformance.protocols import OPAQUE
 
 CARRIES = ("send", "deliver", "acknowledge", "refuse", "answer", "acknowledge_up_to")
 """What a frame means for its message; the code is its place: append only. The last one covers all earlier ones."""
