@@ -30,6 +30,7 @@ _PROTOCOLS = (
     f"{', '.join(WIRES)}, or {' and '.join(VENDOR_SURFACES)} through a vendor's own client.  [default: {WIRES[0]}, or "
     "the first one that the broker speaks]"
 )
+WIRE_WORDS = " or ".join(WIRES)
 PORT_WORDS = " or ".join(f"{{{word}_port}}" for word in WIRES)
 """The placeholders of a broker's command line that takes a port."""
 
@@ -90,7 +91,7 @@ OPTIONS = (
     Option(
         "--protocol",
         "WORD",
-        f"Protocol of the clients, {' or '.join(WIRES)}.  [default: {WIRES[0]}, if spoken]",
+        f"Protocol of the clients, {WIRE_WORDS}.  [default: {WIRES[0]}, if spoken]",
         (SOAK,),
     ),
     Option(

@@ -11,7 +11,7 @@ import click
 
 from conformance.errors import UsageError
 from conformance.frontend.cli.group import FILE, cli, say
-from conformance.frontend.options import PORT_WORDS
+from conformance.frontend.options import PORT_WORDS, WIRE_WORDS
 from conformance.protocols import WIRES, describe
 
 _NEEDED = {
@@ -52,11 +52,7 @@ def init_group() -> None:
 @click.option("--vendor", default="unknown", show_default=True, metavar="TEXT")
 @click.option("--version", default="1.0", show_default=True, metavar="TEXT")
 @click.option(
-    "--protocol",
-    "protocols",
-    multiple=True,
-    metavar="WORD[=PORT]",
-    help=f"{' or '.join(WIRES)}.  [default: by the ports]",
+    "--protocol", "protocols", multiple=True, metavar="WORD[=PORT]", help=f"{WIRE_WORDS}.  [default: by the ports]"
 )
 @click.option(
     "--destination", "destinations", multiple=True, metavar="WORD=TEXT", help="A queue's address, stomp=/queue/{queue}."
@@ -130,8 +126,7 @@ def _completed(values: dict[str, Any]) -> dict[str, Any]:
     if len(values["command"]) == 1:
         values["command"] = tuple(shlex.split(values["command"][0]))
     values |= _asked_depth(values, missing)
-    line = " ".join(values["command"])
-    unsure = [confirm for word, confirm in _UNSURE.items() if f"{{{word}_port}}" in line]
+    unsure = [name for word, name in _UNSURE.items() if f"{{{word}_port}}" in " ".join(values["command"])]
     if missing and not values["receipt_stores"] and unsure:
         question = f"Does its documentation say that a {' or '.join(unsure)} means that the message is stored?"
         values["receipt_stores"] = click.confirm(question)

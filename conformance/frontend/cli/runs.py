@@ -18,6 +18,7 @@ from conformance.frontend.options import (
     REPLAY,
     RUN,
     UPGRADE,
+    WIRE_WORDS,
     each_run,
     expectations,
     pairs,
@@ -130,11 +131,7 @@ def _run(prepared: Campaign, expected: Any, quiet: bool, verbose: bool) -> int:
     "--to", "new", required=True, metavar="NAME[@VERSION][:LAUNCHER]", help="The new version: it starts on that data."
 )
 @click.option(
-    "--protocol",
-    default=WIRES[0],
-    show_default=True,
-    metavar="WORD",
-    help=f"Protocol of the clients: {' or '.join(WIRES)}.",
+    "--protocol", default=WIRES[0], show_default=True, metavar="WORD", help=f"Protocol of the clients: {WIRE_WORDS}."
 )
 @click.option(
     "--to-set",
