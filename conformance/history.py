@@ -24,7 +24,6 @@ import msgspec
 
 from conformance import limits
 from conformance.errors import HistoryError
-from conformance.protocols import WIRES
 
 SCHEMA = 1
 WAITS, SHUT = "waits for the window", "the window did not reopen"
@@ -123,7 +122,9 @@ class Header(msgspec.Struct, frozen=True, tag_field="record", tag="header", kw_o
     schema: int = SCHEMA
 
 
-def bare_header(process: str, *, scenario: str = "", trial: str = "", arm: str = "subject") -> Header:
+def bare_header(
+    process: str, *, scenario: str = "", trial: str = "", arm: str = "subject", protocol: str = "none"
+) -> Header:
     """Return the header of a history without a run: of a benchmark, a warm-up, a test."""
     return Header(
         run="none",
@@ -134,7 +135,7 @@ def bare_header(process: str, *, scenario: str = "", trial: str = "", arm: str =
         seed=0,
         adapter="none",
         version="",
-        protocol=WIRES[0],
+        protocol=protocol,
         client="",
         mode="",
         settings={},

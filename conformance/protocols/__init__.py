@@ -4,10 +4,16 @@ A folder's `__init__` has the record of its protocol (`model`). A further protoc
 `PROTOCOLS`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from conformance.protocols import amqp, amqp091, jms, stomp
 from conformance.protocols.model import ClientProtocol, Reproducer, Scheme
+
+if TYPE_CHECKING:
+    from conformance.protocols.ties import LinkReading
 
 PROTOCOLS: Mapping[str, ClientProtocol] = {each.PROTOCOL.name: each.PROTOCOL for each in (amqp, stomp, jms, amqp091)}
 """By name, in the order of preference."""
@@ -48,3 +54,14 @@ def only_with(session: str) -> str:
 def protocol_of_depth(depth_method: str) -> str:
     """Return the protocol over which `[depth]` of this method asks; empty if it uses none."""
     return next((name for name, each in PROTOCOLS.items() if each.depth_method == depth_method), "")
+
+
+def link_reading(wire: str) -> LinkReading:
+    """Return how the frames of this protocol are read and tied to messages; `KeyError` if the suite cannot do it."""
+    if wire in OPAQUE:
+        from conformance.protocols.ties import UNREAD
+
+        return UNREAD
+    if (found := PROTOCOLS[wire].link) is None:
+        raise KeyError(wire)
+    return found()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from conformance.protocols.ties import LinkReading
 
 
 class Scheme(NamedTuple):
@@ -78,13 +81,15 @@ class Reproducer:
 class ClientProtocol:
     """A protocol of clients.
 
-    `sessions` are the kinds of clients that the suite has of its own (`Scenario.client`); if it has none, vendors'
-    clients are used. `opaque` are wire protocols of such clients whose frames the suite cannot read. `depth_method` is
-    the word of `[depth]` in broker.toml that asks over this protocol.
+    `link` imports what reads its frames and ties them to messages. `sessions` are the kinds of clients that the suite
+    has of its own (`Scenario.client`); if it has none, vendors' clients are used. `opaque` are wire
+    protocols of such clients whose frames the suite cannot read. `depth_method` is the word of `[depth]` in broker.toml
+    that asks over this protocol.
     """
 
     name: str
     title: str
+    link: Callable[[], LinkReading] | None = None
     sessions: tuple[str, ...] = ()
     library: Library | None = None
     schemes: tuple[Scheme, ...] = ()

@@ -20,9 +20,9 @@ from conformance.adapters.opening import credentials_of
 from conformance.clients.roles.modes import MODES
 from conformance.errors import visible
 from conformance.faults.disk.injection import FILLED, SYNCS
-from conformance.faults.frames.reader import KINDS
 from conformance.followup.upgrade.broker import pair_of
 from conformance.protocols import REPRODUCERS, SCHEMES
+from conformance.protocols.reader import KINDS
 from conformance.scenario import Scenario
 from conformance.scenario.reading import singles
 from conformance.scenario.script import (

@@ -1,12 +1,26 @@
 """AMQP 1.0, by python-qpid-proton."""
 
+from __future__ import annotations
+
 import re
+from typing import TYPE_CHECKING
 
 from conformance.protocols.model import ClientProtocol, Greeting, Library, Reproducer, Scheme, Traits
+
+if TYPE_CHECKING:
+    from conformance.protocols.ties import LinkReading
+
+
+def _link() -> LinkReading:
+    from conformance.protocols.amqp.ties import LINK
+
+    return LINK
+
 
 PROTOCOL = ClientProtocol(
     name="amqp",
     title="AMQP 1.0",
+    link=_link,
     sessions=("library",),
     library=Library("python-qpid-proton", "proton", "gcc libc6-dev python3-dev pkg-config libssl-dev"),
     schemes=(Scheme("amqp", 5672), Scheme("amqps", 5671, secure=True)),

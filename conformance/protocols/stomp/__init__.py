@@ -1,12 +1,26 @@
 """STOMP 1.2, by stomp.py and by a session that writes frames itself."""
 
+from __future__ import annotations
+
 import re
+from typing import TYPE_CHECKING
 
 from conformance.protocols.model import ClientProtocol, Greeting, Library, Reproducer, Scheme, Traits
+
+if TYPE_CHECKING:
+    from conformance.protocols.ties import LinkReading
+
+
+def _link() -> LinkReading:
+    from conformance.protocols.stomp.ties import LINK
+
+    return LINK
+
 
 PROTOCOL = ClientProtocol(
     name="stomp",
     title="STOMP",
+    link=_link,
     sessions=("library", "raw"),
     library=Library("stomp.py", "stomp"),
     schemes=(Scheme("stomp", 61613), Scheme("stomp+ssl", 61614, secure=True)),
