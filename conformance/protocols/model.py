@@ -82,9 +82,9 @@ class ClientProtocol:
     """A protocol of clients.
 
     `link` imports what reads its frames and ties them to messages. `sessions` are the kinds of clients that the suite
-    has of its own (`Scenario.client`); if it has none, vendors' clients are used. `opaque` are wire
-    protocols of such clients whose frames the suite cannot read. `depth_method` is the word of `[depth]` in broker.toml
-    that asks over this protocol.
+    has of its own (`Scenario.client`), which its folder `sessions` holds; if it has none, vendors' clients are used.
+    `opaque` are wire protocols of such clients whose frames the suite cannot read. `depth_method` is the word of
+    `[depth]` in broker.toml that asks over this protocol.
     """
 
     name: str

@@ -12,6 +12,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 
 import pytest
 
@@ -42,7 +43,12 @@ IMPORTS = re.compile(r"\b(?:import|from) .*")
 
 
 def stage(path: pathlib.Path) -> str:
-    return path.relative_to(ROOT / "conformance").parts[0].removesuffix(".py")
+    return stage_of(path.relative_to(ROOT / "conformance").with_suffix("").parts)
+
+
+def stage_of(parts: Sequence[str]) -> str:
+    """Return the stage of a module. The sessions of a protocol lie in its folder, and are clients."""
+    return "clients" if parts[0] == "protocols" and "sessions" in parts else parts[0]
 
 
 def imports(path: pathlib.Path) -> set[str]:
@@ -50,10 +56,12 @@ def imports(path: pathlib.Path) -> set[str]:
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "conformance":
-            parts = (node.module or "").split(".")
-            found |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
+            parts = (node.module or "").split(".")[1:]
+            found |= {stage_of((*parts, alias.name)) for alias in node.names}
         elif isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("conformance.")}
+            found |= {
+                stage_of(alias.name.split(".")[1:]) for alias in node.names if alias.name.startswith("conformance.")
+            }
     return found - {"__version__"}
 
 
