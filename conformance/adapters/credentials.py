@@ -1,7 +1,7 @@
 """The TLS settings and login of a client, and the places of its secrets. No secret is stored here.
 
     url = parse_url("amqps://alice@broker.example:5671")
-    url.protocol, url.host, url.port            # "amqp", "broker.example", 5671
+    url.host, url.port                          # "broker.example", 5671
     url.access                                  # Access(user="alice", tls=Tls())
     more = url.access.merged(Access(password=Secret(env="BROKER_PASSWORD")))
     check(more, url.protocol)                   # UsageError if two options contradict each other
@@ -150,8 +150,8 @@ class Url(NamedTuple):
 def scheme_of(protocol: str, *, secure: bool = False) -> str:
     """The scheme of the protocol's URLs; the protocol itself if there is none.
 
-    >>> scheme_of("stomp", secure=True), scheme_of("jms")
-    ('stomp+ssl', 'tcp')
+    >>> scheme_of("openwire")
+    'openwire'
     """
     found = (one.name for one in describe(protocol).schemes if one.secure == secure)
     return next(found, protocol)

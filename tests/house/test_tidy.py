@@ -25,7 +25,7 @@ from conformance.adapters.interface import LAUNCHERS
 from conformance.claims import Subject, unmet
 from conformance.judge import anomalies
 from conformance.judge.plan import exposures
-from conformance.protocols import VENDOR_SURFACES, WIRES
+from conformance.protocols import PROTOCOLS, VENDOR_SURFACES, WIRES
 from conformance.reference import liars
 from conformance.run.planning import Selection
 from conformance.scenario import Liar, SessionLiar, Weakened
@@ -173,6 +173,19 @@ def test_the_architecture_page_names_what_exists():
 
     assert len(named) > 15
     assert [str(path) for path in named if not path.is_dir() and not path.with_suffix(".py").exists()] == []
+
+
+def test_a_protocol_is_named_in_its_folder_only():
+    """Other rooms ask the record of a protocol, so that a further one costs no edit there."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in OWN
+        if "conformance" in path.parts and stage(path) != "reference" and "protocols" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value in PROTOCOLS
+    ]
+
+    assert found == []
 
 
 def test_every_claim_has_a_scenario_or_a_dated_reason():
