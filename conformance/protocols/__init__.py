@@ -21,7 +21,7 @@ PROTOCOLS: Mapping[str, ClientProtocol] = {each.PROTOCOL.name: each.PROTOCOL for
 WIRES = tuple(name for name, each in PROTOCOLS.items() if each.sessions)
 """The protocols that a session of this suite speaks. The first one is the default."""
 
-VENDOR_SURFACES = tuple(name for name, each in PROTOCOLS.items() if not each.sessions)
+VENDOR_SURFACES = tuple(name for name, each in PROTOCOLS.items() if each.vendors)
 """The protocols for a vendor's own client instead of a session of this suite."""
 
 OPAQUE = tuple(wire for each in PROTOCOLS.values() for wire in each.opaque)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
+import types
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -38,8 +38,7 @@ class Greeting(NamedTuple):
     enough: int
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Traits:
+class Traits(NamedTuple):
     """What a client can rely on over this protocol.
 
     `confirm` names the answer to a send. `confirm_stores`: that answer promises that a durable message is stored; else
@@ -57,8 +56,7 @@ class Traits:
     refusal_names_send: bool = True
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Reproducer:
+class Reproducer(NamedTuple):
     """How a trial becomes a script outside the suite, and how a maintainer sees its frames.
 
     `template` is a file of `fixtures/reproduce`. `imports` is the text of its imports, in which `{tls}` is `tls_name`
@@ -68,22 +66,21 @@ class Reproducer:
     """
 
     template: str
+    capture: str
     imports: str = ""
     tls_name: str = ""
-    modules: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    modules: Mapping[str, str] = types.MappingProxyType({})
     packages: tuple[str, ...] = ()
     sasl_packages: tuple[str, ...] = ()
-    capture: str
     plain_only: bool = False
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ClientProtocol:
+class ClientProtocol(NamedTuple):
     """A protocol of clients.
 
     `link` imports what reads its frames and ties them to messages. `sessions` are the kinds of clients that the suite
-    has of its own (`Scenario.client`), which its folder `sessions` holds; if it has none, vendors' clients are used.
-    `opaque` are wire protocols of such clients whose frames the suite cannot read. `depth_method` is the word of
+    has of its own (`Scenario.client`), which its folder `sessions` holds. `vendors`: it is spoken through vendors' own
+    clients; `opaque` are wire protocols of these whose frames the suite cannot read. `depth_method` is the word of
     `[depth]` in broker.toml that asks over this protocol.
     """
 
@@ -91,6 +88,7 @@ class ClientProtocol:
     title: str
     link: Callable[[], LinkReading] | None = None
     sessions: tuple[str, ...] = ()
+    vendors: bool = False
     library: Library | None = None
     schemes: tuple[Scheme, ...] = ()
     greeting: Greeting | None = None

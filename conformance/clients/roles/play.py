@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from conformance.adapters.credentials import give, redacted
-from conformance.clients.jms.session import JmsSession
 from conformance.clients.management import DepthClient
 from conformance.clients.roles.consumer import consume
 from conformance.clients.roles.modes import AckHeader
@@ -31,6 +30,7 @@ from conformance.clients.workers.trigger import ArmedCommand, ArmedFault
 from conformance.errors import ClientError, ConformanceError
 from conformance.history import DELAYED, Op, Phase, Recorder, message_id
 from conformance.protocols import WIRES
+from conformance.protocols.jms.sessions.session import JmsSession
 from conformance.scenario.script import Ask, Consume, ConsumerCrash, Drain, Publish
 
 AskDepth = Callable[[str], int]

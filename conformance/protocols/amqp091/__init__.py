@@ -16,4 +16,4 @@ def _link() -> LinkReading:
     return LINK
 
 
-PROTOCOL = ClientProtocol(name="amqp091", title="AMQP 0-9-1", link=_link)
+PROTOCOL = ClientProtocol(name="amqp091", title="AMQP 0-9-1", link=_link, vendors=True)
