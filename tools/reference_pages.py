@@ -174,7 +174,7 @@ def _exit_codes() -> Iterator[str]:
     yield from (
         "# Exit codes",
         "",
-        "Each command ends with one of these. `run`, `upgrade`, `soak`, `judge` and `replay` use all.",
+        "Each command ends with one of these. `run`, `upgrade`, `judge` and `replay` use all.",
     )
     yield from _table("code", "meaning", rows=((str(int(code)), EXIT_MEANS[code]) for code in ExitCode))
     yield from ("", f"If several apply, the first of {order} is returned: an error of the suite in another scenario")

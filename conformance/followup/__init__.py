@@ -1,1 +1,1 @@
-"""Work around a run: replay, bundle, upgrade, soak, and the check of an adapter."""
+"""Work around a run: replay, bundle, upgrade, and the check of an adapter."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from conformance.campaign import Campaign, Options
     from conformance.report.expectations import Expected
 
-RUN, UPGRADE, SOAK, JUDGE, REPLAY = "run", "upgrade", "soak", "judge", "replay"
+RUN, UPGRADE, JUDGE, REPLAY = "run", "upgrade", "judge", "replay"
 CHECK, PYTEST = "check", "pytest"
 """The fronts: `conformance run`, ..., `conformance adapters check`, and pytest."""
 
@@ -85,22 +85,15 @@ OPTIONS = (
         required=True,
     ),
     Option("--adapter", "NAME[@VERSION][:LAUNCHER]", f"The broker to test. {_LAUNCHERS}", (PYTEST,), required=True),
-    Option("--adapter", "NAME[@VERSION]", "The broker to soak: one that the suite starts as processes.", (SOAK,)),
     Option("--protocol", "WORDS", f"Protocols of the clients, with commas between them: {_PROTOCOLS}", (RUN,)),
     Option("--protocol", "WORD", f"Protocol of the clients: {_PROTOCOLS}", (PYTEST,)),
-    Option(
-        "--protocol",
-        "WORD",
-        f"Protocol of the clients, {WIRE_WORDS}.  [default: {WIRES[0]}, if spoken]",
-        (SOAK,),
-    ),
     Option(
         "--client",
         "NAME",
         f"The vendor's client for {' or '.join(VENDOR_SURFACES)}, such as qpid-jms.  [default: the broker's own]",
         _RUNS,
     ),
-    Option("--set", "NAME=VALUE", "A setting of broker or client; repeatable.", (*_RECORDS, SOAK), repeatable=True),
+    Option("--set", "NAME=VALUE", "A setting of broker or client; repeatable.", _RECORDS, repeatable=True),
     Option("--config", "PATH", "Your own configuration, a file or a folder: a copy of it runs.", _RUNS, pathlib.Path),
     Option(
         "--claims",
@@ -133,15 +126,6 @@ OPTIONS = (
     Option("--known-failures", "FILE", "Violations that do not fail the run (TOML).", _JUDGES, pathlib.Path),
     Option("--baseline", "REPORT", "Fail only on what an earlier report does not have.", _JUDGES, pathlib.Path),
     Option("--require-tried", "PATTERNS", "Fail if a claim was not tried; repeatable.", _JUDGES, repeatable=True),
-    Option("--for", "TIME", "How long, such as 30m or 8h.", (SOAK,)),
-    Option("--rate", "N", "Messages a second.  [default: 500]", (SOAK,), int, default=500),
-    Option("--every", "TIME", "A fault comes at a random time, at the latest after so long.  [default: 5m]", (SOAK,)),
-    Option(
-        "--faults",
-        "WORDS",
-        "The faults, drawn by the seed: kill, stop, or pause (halted, then killed).  [default: kill]",
-        (SOAK,),
-    ),
     Option("--trials", "N", "Trials of each scenario  [default: 3]", _RECORDS, int, default=3),
     Option(
         "--jobs",
@@ -151,11 +135,9 @@ OPTIONS = (
         _RECORDS,
         int,
     ),
-    Option("--seed", "N", "Repeat a run: the same trigger points.  [default: random, printed]", (*_RECORDS, SOAK), int),
+    Option("--seed", "N", "Repeat a run: the same trigger points.  [default: random, printed]", _RECORDS, int),
     *CREDENTIALS,
-    Option(
-        "--out", "DIR", "Folder of the run  [default: runs/<date>-<adapter>]", (*_RECORDS, SOAK, REPLAY), pathlib.Path
-    ),
+    Option("--out", "DIR", "Folder of the run  [default: runs/<date>-<adapter>]", (*_RECORDS, REPLAY), pathlib.Path),
     Option(
         "--resume",
         "DIR",
@@ -163,8 +145,7 @@ OPTIONS = (
         (RUN,),
         pathlib.Path,
     ),
-    Option("--resume", "DIR", "Go on with a soak that was stopped or killed, with its options.", (SOAK,), pathlib.Path),
-    Option("--offline", "", "Download nothing; see `conformance fetch --to`.", (*_CONNECTS, SOAK, REPLAY)),
+    Option("--offline", "", "Download nothing; see `conformance fetch --to`.", (*_CONNECTS, REPLAY)),
     Option(
         "--quick",
         "",
@@ -186,7 +167,7 @@ OPTIONS = (
         (RUN,),
     ),
     Option("--strict-verdicts", "", "Fail what could not be decided, instead of skipping it.", (PYTEST,)),
-    Option("--quiet", "", "Print only the summary.", (RUN, UPGRADE, SOAK, REPLAY), short="-q"),
+    Option("--quiet", "", "Print only the summary.", (RUN, UPGRADE, REPLAY), short="-q"),
     Option(
         "--verbose", "", "Print what each trial does: drawn numbers, restarts, controls.", (RUN, UPGRADE), short="-v"
     ),
@@ -194,7 +175,7 @@ OPTIONS = (
 
 GROUPS = {
     "The broker and its clients": "adapter protocol client set config",
-    "What is tried": "for rate every faults claims scenario quick thorough trials budget seed",
+    "What is tried": "claims scenario quick thorough trials budget seed",
     "What you expect": "require judge-as known-failures baseline require-tried",
     "Login and TLS": "user password-env password-file sasl tls tls-ca tls-cert tls-key tls-server-name",
     "The run": "jobs out resume offline quiet verbose",
@@ -254,7 +235,7 @@ def run_options(values: Mapping[str, Any]) -> Options:
     )
 
 
-def seconds(time: str, option: str = "--budget") -> int:
+def seconds(time: str) -> int:
     """Return the seconds of a time such as `10m`; 0 for none.
 
     >>> seconds("90s"), seconds("10m"), seconds("2h"), seconds("")
@@ -264,7 +245,7 @@ def seconds(time: str, option: str = "--budget") -> int:
 
     number, factor = time[:-1], {"s": 1, "m": 60, "h": 3600}.get(time[-1:], 0)
     if time and not (number.isdigit() and factor):
-        raise UsageError(f"{option} {time}: give a whole number with s, m or h, such as 10m", code="no-time")
+        raise UsageError(f"--budget {time}: give a whole number with s, m or h, such as 10m", code="no-time")
     return int(number or 0) * factor
 
 

@@ -13,7 +13,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 
 from rich.console import Console, Group
@@ -26,6 +26,7 @@ from rich.text import Text
 
 from conformance.campaign import Campaign, Watcher
 from conformance.errors import visible
+from conformance.judge.rows import Verdict, VerdictRow, replay_in
 from conformance.report.phrases import MEANINGS, plural, steps_in_words
 from conformance.run.planning import Planned
 from conformance.run.record import Progress
@@ -211,6 +212,7 @@ class Show:
         self._shown_log: tuple[str, ...] = ()
         self._unfinished = collections.Counter(trial.script.id for trial in campaign.trials)
         self._recorded: dict[str, list[float]] = {}
+        self._violated: set[tuple[str, str]] = set()
         self._live = Live(get_renderable=self._running, console=self.console, refresh_per_second=4, transient=True)
         self._download = _Download(self.say)
         self.watcher = Watcher(note=self.say, download=self._download.at, progress=self.at)
@@ -242,6 +244,18 @@ class Show:
         self.course.verdicts = dict(collections.Counter(words))
         if self.course.verdicts:
             self.say(f"judged: {verdict_words(self.course.verdicts)}")
+
+    def violations(self, rows: Iterable[VerdictRow]) -> None:
+        """Print each violation that was not printed before, where to see it, and what plays its trial again."""
+        found = {(row.claim, row.scenario): row for row in rows}
+        self.course.verdicts = {Verdict.VIOLATED: len(found)}
+        folder = self.campaign.folder
+        for row in [row for key, row in found.items() if key not in self._violated]:
+            self.say(
+                f"VIOLATED {row.claim} in {row.scenario}: {row.says}\n    {row.reason}\n"
+                f"    see {folder / 'report.html'}; again: {replay_in(row.replay, folder)}"
+            )
+        self._violated |= found.keys()
 
     def at(self, progress: Progress) -> None:
         self.course.feed(progress)

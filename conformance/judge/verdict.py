@@ -59,17 +59,16 @@ def judge(
     found = folder.read(run_dir, remembered.checksum)
     exposures.check_names(rules.names_used(scenarios.values()))
     compacted = compact_all(found.trials, found.runs, remembered.checksum)
-    new = [trial for trial in compacted if trial.parquet is not None and trial.record.trial not in remembered.courses]
-    if new:
+
+    def collected(new: Sequence[Compacted]) -> dict[str, TrialFacts]:
         size_plans(session.spark, sum(trial.events for trial in new))
-    evidence = ClaimEvidence(
-        found.run,
-        [trial.record for trial in compacted],
-        beside(
-            lambda: _facts(session, compacted, scenarios, remembered),
-            lambda: remembered.courses.update(collect_courses(session.spark, new) if new else {}),
-        ),
-    )
+        return beside(
+            lambda: _facts(session, new, scenarios),
+            lambda: remembered.courses.update(collect_courses(session.spark, new)),
+        )
+
+    known = remembered.facts_of(compacted, collected)
+    evidence = ClaimEvidence(found.run, [trial.record for trial in compacted], known)
     rows = rules.rows(catalogue, scenarios, evidence, untried or {})
     rows = _with_timelines(session, rows, compacted, evidence.facts)
     return Judgement(
@@ -107,15 +106,26 @@ def beside(job: Callable[[], Result], other: Callable[[], object]) -> Result:
 
 
 class Remembered:
-    """The facts of scenarios and the courses of trials that this process has judged, and the checksums of files.
+    """The facts and courses of the trials that this process has judged, and the checksums of files.
 
-    A scenario is judged again only if one of its own trials was added.
+    The facts of a trial depend on its own events only, so each trial is judged once; again if its events have changed.
     """
 
     def __init__(self) -> None:
-        self._facts: dict[frozenset[str], dict[str, TrialFacts]] = {}
         self.courses: dict[str, Course | None] = {}
+        self._facts: dict[tuple[str, Checksum], TrialFacts | None] = {}
         self._checksums: dict[pathlib.Path, tuple[tuple[int, ...], Checksum]] = {}
+
+    def facts_of(
+        self, trials: Iterable[Compacted], collect: Callable[[list[Compacted]], Mapping[str, TrialFacts]]
+    ) -> dict[str, TrialFacts]:
+        """Return the facts of the trials that are not void, by id; `collect` returns those of the new ones."""
+        keys = {each.record.trial: (each, self.checksum(each.parquet)) for each in trials if each.parquet is not None}
+        if new := [each for name, (each, events) in keys.items() if (name, events) not in self._facts]:
+            facts = collect(new)
+            self._facts |= {(name := each.record.trial, keys[name][1]): facts.get(name) for each in new}
+        known = {name: self._facts[name, events] for name, (_, events) in keys.items()}
+        return {name: facts for name, facts in known.items() if facts is not None}
 
     def checksum(self, path: pathlib.Path) -> Checksum:
         """Return the checksum of a file, which is read again if its inode, size or time of change differs."""
@@ -125,41 +135,24 @@ class Remembered:
             self._checksums[path] = (key, records.checksum(path))
         return self._checksums[path][1]
 
-    def of(self, trials: frozenset[str]) -> dict[str, TrialFacts] | None:
-        return self._facts.get(trials)
-
-    def keep(self, trials: frozenset[str], facts: Mapping[str, TrialFacts]) -> None:
-        self._facts[trials] = {trial: facts[trial] for trial in trials if trial in facts}
-
 
 def _facts(
-    session: JudgeSession | StartingSession,
-    trials: Sequence[Compacted],
-    scenarios: Mapping[str, Scenario],
-    remembered: Remembered,
+    session: JudgeSession | StartingSession, trials: Sequence[Compacted], scenarios: Mapping[str, Scenario]
 ) -> dict[str, TrialFacts]:
-    """Return the facts of every trial that is not void; Spark judges the scenarios that are not remembered."""
+    """Return the facts of these trials; none of them is void."""
     whole: dict[str, list[Compacted]] = {}
     for trial in trials:
-        if trial.parquet is not None:
-            whole.setdefault(trial.record.scenario, []).append(trial)
-    names = {scenario: frozenset(trial.record.trial for trial in group) for scenario, group in whole.items()}
-    found: dict[str, TrialFacts] = {}
-    for scenario in list(names):
-        if (known := remembered.of(names[scenario])) is not None:
-            found |= known
-            del names[scenario]
+        whole.setdefault(trial.record.scenario, []).append(trial)
     used = {
         name: list(rules.names_used(item for item in scenarios.values() if item.id == name or item.standing))
-        for name in names
+        for name in whole
     }
-    events = {name: sum(trial.events for trial in whole[name]) for name in names}
+    events = {name: sum(trial.events for trial in group) for name, group in whole.items()}
+    found: dict[str, TrialFacts] = {}
     for group in groups.group(used, events):
-        trials = [trial for name in group.scenarios for trial in whole[name]]
+        together = [trial for name in group.scenarios for trial in whole[name]]
         checks = [check for name in group.scenarios for check in used[name]]
-        found |= collect_facts(session.spark, trials, checks)
-    for trial_ids in names.values():
-        remembered.keep(trial_ids, found)
+        found |= collect_facts(session.spark, together, checks)
     return found
 
 

@@ -130,7 +130,10 @@ class JournalThread:
                 result = work()
             except BaseException as raised:
                 error = raised
-            self._loop.call_soon_threadsafe(self._ran, error, result, then)
+            try:
+                self._loop.call_soon_threadsafe(self._ran, error, result, then)
+            except RuntimeError:
+                return  # the loop is closed: the broker has ended, and the error that ended it is the last in its log
 
     def _ran(self, error: BaseException | None, result: Any, then: Callable[[Any], None]) -> None:
         self._working = False

@@ -25,7 +25,7 @@ from conformance.report.model import Expectations, write_json
 from conformance.report.text import plain, summary
 from conformance.scenario import Scenario
 
-__all__ = ["plain", "summary", "write_all", "write_html", "write_json"]
+__all__ = ["plain", "summary", "write_all", "write_html", "write_json", "write_pages"]
 
 
 def write_all(
@@ -36,8 +36,20 @@ def write_all(
     expected: Expectations | None = None,
 ) -> dict[str, Path]:
     """Write the report into `out_dir`, which is created if needed; return the paths of its files by kind."""
+    pages = write_pages(judgement, catalogue, scenarios, out_dir, expected)
+    return pages | ci.write(judgement, out_dir, catalogue, expected, scenarios)
+
+
+def write_pages(
+    judgement: Judgement,
+    catalogue: Catalogue,
+    scenarios: Mapping[str, Scenario],
+    out_dir: Path,
+    expected: Expectations | None = None,
+) -> dict[str, Path]:
+    """Write the page and the data only, also of a run that goes on: a CI reads the other files at its end."""
     out_dir.mkdir(parents=True, exist_ok=True)
     paths = {"html": out_dir / "report.html", "json": out_dir / "report.json"}
     write_json(judgement, paths["json"], catalogue, expected)
     write_html(judgement, catalogue, scenarios, paths["html"], expected)
-    return paths | ci.write(judgement, out_dir, catalogue, expected, scenarios)
+    return paths

@@ -87,7 +87,7 @@ def write_html(
     expected: Expectations | None = None,
 ) -> None:
     """Write the page; invalid bytes of a log become `?`."""
-    path.write_bytes(page(judgement, catalogue, scenarios, expected).encode("utf-8", "replace"))
+    model.write(page(judgement, catalogue, scenarios, expected), path)
 
 
 def page(

@@ -196,7 +196,14 @@ def write_json(
 ) -> None:
     """Write `report.json`. Invalid bytes of a log become `?`: the file is always valid UTF-8."""
     data = msgspec.to_builtins(report(judgement, catalogue, expected))
-    path.write_bytes(json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n")
+    write(json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n", path)
+
+
+def write(text: str, path: Path) -> None:
+    """Write a file in one step: a reader sees the old report or the new one. Invalid bytes become `?`."""
+    part = path.with_suffix(".part")
+    part.write_bytes(text.encode("utf-8", "replace"))
+    part.replace(path)
 
 
 def stored(folder: Path) -> Judgement | None:

@@ -9,13 +9,11 @@ import contextlib
 import dataclasses
 import itertools
 import pathlib
-import shutil
 import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from conformance.adapters import Broker
 from conformance.adapters.interface import Options
-from conformance.adapters.launch.native import NativeBroker
 from conformance.errors import FaultError, LaunchError
 from conformance.faults.power.image import LossyDisk
 from conformance.ledger import Ledger
@@ -75,22 +73,6 @@ class RunningBroker:
         return self.disk
 
 
-@dataclasses.dataclass(frozen=True)
-class EarlierStore:
-    """The folder of a broker that an earlier part of a soak has left, and the number of starts so far."""
-
-    folder: pathlib.Path
-    epoch: int
-
-    def move_to(self, broker: Broker) -> None:
-        """Give the data to a broker that was not started yet; raises `LaunchError` if it runs elsewhere."""
-        if not isinstance(broker, NativeBroker):
-            raise LaunchError("only a broker that runs as processes of this machine can take over a store")
-        shutil.rmtree(broker.data)
-        (self.folder / broker.data.relative_to(broker.folder)).rename(broker.data)
-        broker.epoch = self.epoch
-
-
 def _options(trial: Planned) -> Options:
     """Return the options of each queue of a trial, with the name of the queue that it gets copies of."""
     return tuple((name, trial.queue if name == COPIES else value) for name, value in trial.script.queue)
@@ -101,7 +83,6 @@ class BrokerPool:
 
     `expected` are all planned trials. A broker gets the queues of all that have not begun at its first start, and is
     kept for the next part of a run that records scenario by scenario. `jobs` workers share the pool with the liars.
-    Each broker gets the `store` of an earlier one, if there is one: a soak has one broker.
     """
 
     def __init__(
@@ -112,9 +93,8 @@ class BrokerPool:
         *,
         offline: bool,
         jobs: int = 1,
-        store: EarlierStore | None = None,
     ) -> None:
-        self._folder, self._ledger, self._offline, self._store = folder, ledger, offline, store
+        self._folder, self._ledger, self._offline = folder, ledger, offline
         self._most = KEPT + jobs - 1
         self._left: dict[tuple[object, ...], set[str]] = {}
         self._options: dict[str, Options] = {}
@@ -200,8 +180,6 @@ class BrokerPool:
             queues=frozenset(queues),
         )
         try:
-            if self._store is not None:
-                self._store.move_to(broker)
             if first.own_disk:
                 image = broker.facts.folder / "disk.img"
                 running = dataclasses.replace(running, disk=LossyDisk.make(self._ledger, image, broker.facts.data))

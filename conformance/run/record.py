@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import collections
 import concurrent.futures
+import contextlib
 import dataclasses
 import pathlib
 import shutil
@@ -47,6 +48,11 @@ class RunWriter:
         self._plan = {trial.trial: trial for trial in (earlier and earlier.plan) or ()}
         self._checksums: dict[str, dict[str, Checksum]] = {}
         self.save()
+
+    @property
+    def planned(self) -> int:
+        """The number of trials in the plan so far."""
+        return len(self._plan)
 
     def plan(self, trials: Iterable[Planned]) -> None:
         self._plan |= {trial.id: describe(trial) for trial in trials}
@@ -140,6 +146,7 @@ class Recording:
 
     `expected` are the trials of later calls: their brokers keep running until then. `jobs` is the number of brokers on
     trial at once. `floor_seconds` is the time of starts, restarts and waits alone, of the worker with most of them.
+    `quiet` is held while trials play that a busy machine could change: what else uses the cores must hold it too.
     """
 
     def __init__(
@@ -156,6 +163,7 @@ class Recording:
         self.folder, self.header, self.on_progress, self.jobs = folder, header, on_progress, jobs
         self.floor_seconds = 0.0
         self.deviations: dict[str, str] = {}
+        self.quiet = threading.Lock()
         self._abort = Abort()
         self._error: BaseException | None = None
         self._workers = WorkerPool(ledger)
@@ -181,7 +189,7 @@ class Recording:
             for future in others:
                 future.add_done_callback(self._stop_all_on_error)
             played = [self._work(main), *(future.result() for future in others)]
-            alone = self._work([TrialQueue(trial for trial in trials if trial.alone)])
+            alone = self._play_alone([trial for trial in trials if trial.alone])
         except (KeyboardInterrupt, Interrupted):
             self._abort.now()
             if self._error is not None:
@@ -212,6 +220,10 @@ class Recording:
         """Play the trials of one queue after the other; return their records and the floor of their seconds."""
         played = [self._empty(queue) for queue in queues]
         return [record for records, _ in played for record in records], sum(floor for _, floor in played)
+
+    def _play_alone(self, trials: Sequence[Planned]) -> tuple[list[TrialRecord], float]:
+        with self.quiet if trials else contextlib.nullcontext():
+            return self._work([TrialQueue(trials)])
 
     def _empty(self, queue: TrialQueue) -> tuple[list[TrialRecord], float]:
         """Play the trials that the queue gives; after a void trial or a lost broker the next one gets a new broker."""

@@ -7,6 +7,7 @@ import re
 
 import msgspec
 import pytest
+import verdict_rows
 from rich.console import Console
 
 from conformance import campaign
@@ -323,3 +324,27 @@ def test_a_download_outside_a_run_is_seen_in_a_pipe(capsys):
 
     assert ("", 11) == (printed.out, printed.err.count("downloading: "))
     assert printed.err.endswith("downloading: 1.0 MB of 1.0 MB\n")
+
+
+def test_a_violation_is_printed_once(tmp_path):
+    """As soon as it is judged, with where to see it and what plays its trial again; the bar counts it."""
+    stream = io.StringIO()
+    replay = "conformance replay . --scenario killed --trial 2"
+    first = verdict_rows.row(says="It is kept.", reason="One is lost.", replay=replay)
+    more = verdict_rows.row(claim="AMQP-DUR-02", replay=replay)
+    prepared = dataclasses.replace(PREPARED, folder=tmp_path)
+    with Show(prepared, console=Console(file=stream, width=200)) as show:
+        stream.truncate(stream.seek(0))
+        show.violations([first])
+        show.violations([more, first])
+    see = f"    see {tmp_path}/report.html; again: conformance replay {tmp_path} --scenario killed --trial 2"
+
+    assert [
+        "VIOLATED AMQP-DUR-01 in killed: It is kept.",
+        "    One is lost.",
+        see,
+        "VIOLATED AMQP-DUR-02 in killed: It is kept.",
+        f"    {more.reason}",
+        see,
+    ] == stream.getvalue().splitlines()
+    assert f"0 of {WHOLE} trials, 2 VIOLATED" == show.course.counts()

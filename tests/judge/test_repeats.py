@@ -9,6 +9,7 @@ from judge_evidence import facts, rule
 from judge_histories import RUN
 
 from conformance import campaign
+from conformance.campaign import open_run
 from conformance.judge import exits
 from conformance.judge.rows import Judgement, Verdict
 
@@ -26,7 +27,7 @@ def running(folder, monkeypatch, found):
         row = msgspec.structs.replace(blank, verdict=verdict, offended=offended, trials=len(recorded))
         return Judgement(run=RUN, rows=(row,), self_checks=(), trials=())
 
-    monkeypatch.setattr(campaign, "_judge", judged)
+    monkeypatch.setattr(open_run, "judge_folder", judged)
     recording = types.SimpleNamespace(
         record=lambda trials: recorded.extend(trial.index for trial in trials), deviations={}, floor_seconds=0.0
     )

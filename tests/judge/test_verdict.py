@@ -8,7 +8,7 @@ import types
 import msgspec
 import pytest
 from judge_evidence import CATALOGUE, SCENARIOS, facts
-from judge_histories import CLEAN, close, record, write
+from judge_histories import CLEAN, LOSSY, close, record, write
 from judge_tampering import KILL, recorded
 
 from conformance import judge, records
@@ -184,15 +184,35 @@ def test_a_growing_run_asks_for_what_was_added(run, session):
     ]
     assert grown == judged(run, session, remembered=remembered)
 
+    write(run / "trials" / "subject.4", CLEAN, record("subject.4", KILL, index=4))
+    close(run)
+    more = judged(run, session, remembered=remembered)
+    assert (["new.1"], ["subject.4"]) == tuple(names for _, names, _ in session.facts)
+    assert (4, 3) == (row(more).trials, row(more).control.failed)
+
+
+def test_changed_events_are_judged_again(run, session):
+    """A trial that was judged while the run went on, and whose history is another one at its end."""
+    remembered = Remembered()
+    judged(run, session, remembered=remembered)
+    write(run / "changed", LOSSY, record("subject.2", KILL, index=2))
+    for path in (run / "changed").glob("*.jsonl"):
+        path.rename(run / "trials" / "subject.2" / path.name)
+    close(run)
+    session.facts.clear()
+    judged(run, session, remembered=remembered)
+
+    assert [["subject.2"]] == [names for _, names, _ in session.facts]
+
 
 def test_no_file_is_read_again(run, session, monkeypatch):
-    """Two parts of the judge ask for the checksum of each history, and one for that of each packed file."""
+    """Two parts of the judge ask for the checksum of each history, and of each packed file."""
     checksum, remembered, asked, read = records.checksum, Remembered(), [], []
     monkeypatch.setattr(records, "checksum", lambda path: (read.append(path), checksum(path))[1])
     remembered.checksum = lambda path: (asked.append(path), Remembered.checksum(remembered, path))[1]
     places = sorted((run / "trials").iterdir())
     expected = dict.fromkeys((path for place in places for path in records.evidence(place)), 2)
-    expected |= {place / FILE: 1 for place in places}
+    expected |= {place / FILE: 2 for place in places}
 
     for times in (1, 0):
         judged(run, session, remembered=remembered)

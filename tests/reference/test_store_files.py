@@ -6,10 +6,12 @@ import asyncio
 import errno
 import os
 import subprocess
+import threading
 import time
 import zlib
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from proton import Message
@@ -578,3 +580,25 @@ def _taken(broker, count):
         pass
     connection.close()
     return taken
+
+
+def test_a_broker_that_ends_of_an_error_says_nothing_after_it(monkeypatch):
+    """The journal's thread is writing when the loop ends, and reports to a loop that is closed."""
+    heard, going = [], threading.Event()
+    monkeypatch.setattr(threading, "excepthook", heard.append)
+
+    async def begin():
+        files = SimpleNamespace(full=False)
+        thread = JournalThread(SimpleNamespace(room=do_nothing_with), files, 0.003, do_nothing)
+        thread._run(going.wait, do_nothing_with)
+        return thread._thread
+
+    thread = asyncio.run(begin())
+    going.set()
+    thread.join()
+
+    assert [] == heard
+
+
+def do_nothing_with(_):
+    """Takes what it is given."""

@@ -189,3 +189,13 @@ def test_every_verdict_exit_code_and_standing_has_its_own_words():
     )
     assert (set(Verdict), len(Verdict)) == (set(phrases.MEANINGS), len({m.sign for m in phrases.MEANINGS.values()}))
     assert set(ExitCode) == set(phrases.EXIT_MEANS)
+
+
+def test_a_report_is_replaced_in_one_step(tmp_path):
+    """A program that reads it meanwhile sees the old one, whole."""
+    path = tmp_path / "report.html"
+    model.write("old \udc80", path)
+    with path.open() as reader:
+        model.write("new", path)
+        assert ("old ?", "new") == (reader.read(), path.read_text())
+    assert [path] == list(tmp_path.iterdir())

@@ -6,6 +6,7 @@ import pytest
 
 from conformance import campaign
 from conformance.adapters.launch import ports
+from conformance.campaign import open_run
 from conformance.errors import LaunchError, UsageError
 from conformance.frontend.cli import cli
 from conformance.frontend.options import each_run, prepare
@@ -72,7 +73,7 @@ def test_too_few_trials_are_named_before_the_first(tmp_path, monkeypatch, trials
     """Counter-example: a whole run of one trial each, and everything in it INCONCLUSIVE without a word before."""
     prepared = campaign.prepare(campaign.Options("reference", trials=trials, out=tmp_path / "run"))
     notes: list[str] = []
-    monkeypatch.setattr(campaign, "clients_of", lambda _: pytest.fail("the first trial is near"))
+    monkeypatch.setattr(open_run, "clients_of", lambda _: pytest.fail("the first trial is near"))
     with pytest.raises(pytest.fail.Exception), campaign.session(prepared, campaign.Watcher(note=notes.append)):
         pass
     found = [note for note in notes if "HOLDS needs 3 faults" in note]

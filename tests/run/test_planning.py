@@ -14,6 +14,7 @@ import pytest
 from planned_trials import CATALOGUE, SCENARIOS, WIRES, selection
 
 from conformance import campaign, scenario
+from conformance.campaign import options
 from conformance.clients.workers.job import LIVENESS_S
 from conformance.judge.anomalies import ANOMALIES
 from conformance.run import planning
@@ -439,7 +440,7 @@ def able(chosen, changes=(), of="", **more):
     file, of = chosen.adapter.file, of or chosen.protocol
     over = file.protocols[of].model_copy(update=dict(changes))
     changed = file.model_copy(update={"protocols": {**file.protocols, of: over}, **more})
-    return campaign._able(
+    return options._able(
         dataclasses.replace(chosen, adapter=dataclasses.replace(chosen.adapter, file=changed)), SCENARIOS
     )
 
@@ -455,7 +456,7 @@ def test_an_outcome_that_the_broker_has_not_is_given_by_no_consumer(protocol, tr
     assert () == SCENARIOS["deliveries-refused"].needs
     assert (tried, True) == (bool(modified), bool(wanted(SCENARIOS["deliveries-refused"], found)))
     assert ({} if tried else {scenario.MODIFIED: "reference has only accepted, released over amqp"}) == found.unable
-    assert scenario.MODIFIED not in campaign._able(chosen, SCENARIOS).unable
+    assert scenario.MODIFIED not in options._able(chosen, SCENARIOS).unable
 
 
 @pytest.mark.parametrize(("headers", "tried"), [({}, False), ({"expires": "{expires_ms}"}, True)])

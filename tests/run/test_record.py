@@ -92,6 +92,7 @@ def play(tmp_path, monkeypatch):
         with Ledger(tmp_path, f"record-{os.getpid()}") as ledger:
             made = Recording(tmp_path, bare_header(""), ledger, seen.append, jobs=jobs)
             run.made_abort = lambda: made._abort.requested
+            run.is_quiet = made.quiet.locked
             found = [*made.record(trials), *(made.record(again) if again else ())]
         return types.SimpleNamespace(voids={each.trial: each.void for each in found}, made=made, headers=headers)
 
@@ -153,6 +154,16 @@ def test_what_measures_time_runs_alone(play, trial):
 
     assert {"t.1": ["t.1"], "t.2": ["t.2"], "t.3": ["t.3"]} == {name: beside[name] for name in ("t.1", "t.2", "t.3")}
     assert set("abcd") == {*list(beside)[:4]}
+
+
+def test_the_recording_is_quiet_while_a_trial_measures_time(play, trial):
+    """So the judge of what is recorded, which uses the cores, waits."""
+    held = {}
+    trials = trial("a"), trial("b", liar="x"), trial("t", script=TIMED), trial("u", script=TIMED, liar="x")
+    found = play(*trials, during=lambda planned: held.update({planned.id: play.is_quiet()}))
+
+    assert {"a": False, "b": False, "t": True, "u": True} == held
+    assert not found.made.quiet.locked()
 
 
 def test_a_second_broker_that_does_not_start_voids_nothing(play, trial, fake):

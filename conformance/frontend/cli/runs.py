@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import pathlib
 import shlex
@@ -38,7 +39,7 @@ _TRUST = click.option("--trust", is_flag=True, help="Use the broker files of the
 @cli.command("run", cls=GroupedCommand)
 @options(RUN)
 def run_command(quiet: bool, verbose: bool, **values: Any) -> int:
-    """Test a broker: record every trial, judge once, write the report.
+    """Test a broker: record every trial, judge, write the report.
 
     \b
     conformance run --adapter reference
@@ -98,10 +99,18 @@ def _run_each(runs: Sequence[Mapping[str, Any]], out: pathlib.Path | None, quiet
 
 
 def _run(prepared: Campaign, expected: Any, quiet: bool, verbose: bool) -> int:
-    from conformance import campaign, records
+    from conformance import campaign, records, report
     from conformance.adapters.opening import configuration_of
     from conformance.errors import Interrupted
     from conformance.frontend.progress import Show
+    from conformance.judge.rows import Verdict
+
+    def judged(found: Judgement) -> None:
+        """Replace the report by one about what is judged so far, and show what is violated in it."""
+        reported = expected.in_report(expected.of(found))
+        report.write_pages(found, prepared.catalogue, prepared.scenarios, prepared.folder, reported)
+        bad = [row for row in found.rows if row.verdict is Verdict.VIOLATED]
+        show.violations(row for row in bad if not (reported and reported.excuses(row)))
 
     signal.signal(signal.SIGTERM, terminated)
     own = None if quiet else configuration_of(prepared.adapter)
@@ -109,7 +118,7 @@ def _run(prepared: Campaign, expected: Any, quiet: bool, verbose: bool) -> int:
         say(line)
     with Show(prepared, quiet=quiet, verbose=verbose) as show:
         try:
-            judgement = campaign.execute(prepared, show.watcher)
+            judgement = campaign.execute(prepared, dataclasses.replace(show.watcher, judged=judged))
         except Interrupted as error:
             again = f"{campaign.command(prepared)} --resume {shlex.quote(str(prepared.folder))}"
             raise Interrupted(f"{error}; to go on: {again}") from error

@@ -164,24 +164,6 @@ def _few(paths: Sequence[str], count: int) -> bool:
     return len(paths) <= FEW and count <= MANY
 
 
-def sharded(frame: DataFrame, shards: int) -> DataFrame:
-    """Return the events of one trial as those of `shards` trials, so that no partition has to hold all of them.
-
-    All events of a message are in one shard. The events that are about no message are in each: what a check of one
-    message reads of its trial is there. A check that compares messages has no meaning here.
-    """
-    others = [name for name in frame.columns if name != "trial"]
-    of_message = frame.where("n IS NOT NULL").selectExpr(
-        f"concat(trial, '#', pmod(hash(producer, n), {shards})) AS trial", *others
-    )
-    of_trial = (
-        frame.where("n IS NULL")
-        .selectExpr("*", f"explode(sequence(0, {shards - 1})) AS shard")
-        .selectExpr("concat(trial, '#', shard) AS trial", *others)
-    )
-    return of_message.unionByName(of_trial).repartition(shards, "trial")
-
-
 def _exploded(anomalies: Sequence[Anomaly]) -> dict[str, str]:
     """Return columns that make a row for each anomaly that a message shows, and one with an empty `failing`.
 

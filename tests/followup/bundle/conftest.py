@@ -61,7 +61,7 @@ def copy(recorded, tmp_path):
 @pytest.fixture(scope="session")
 def python_path():
     """The environment of a script that starts the bundled broker from this checkout."""
-    package = pathlib.Path(campaign.__file__).resolve().parents[1]
+    package = pathlib.Path(campaign.__file__).resolve().parents[2]
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(package), os.environ.get("PYTHONPATH", "")])}
 
 

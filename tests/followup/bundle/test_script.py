@@ -66,7 +66,7 @@ def test_a_paced_publisher_without_a_fault_sends_one_by_one():
     """What is stored before the kill has to be there; how many of its sends are unanswered does not matter."""
     text = written(SCENARIOS["broker-killed-while-publishing"]).text
 
-    assert 1 == text.count("count=80, window=1, size=256, every_ms=5)")
+    assert 1 == text.count("count=80, window=1, size=256, every_ms=7.5)")
 
 
 def test_a_kill_comes_as_late_as_in_the_trial():

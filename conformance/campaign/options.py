@@ -1,59 +1,30 @@
-"""Run from a user's options to a judged folder: the engine that all front ends share.
-
-`session` opens a run. `OpenRun.record` records scenarios, all at once or one by one, and `OpenRun.judge` judges what
-is recorded. If a violation was seen in too few trials, its scenario is repeated and judged again. Only the judge
-decides, and it reads only the folder.
-"""
+"""The options of a run, their check before anything starts, and its record: with the command that repeats it."""
 
 from __future__ import annotations
 
-import collections
-import contextlib
 import dataclasses
 import datetime
-import functools
 import os
 import pathlib
 import platform
 import secrets
 import shlex
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib.metadata import version as version_of
 
-import msgspec
-
-from conformance import adapters, claims, judge, limits, processes, records, scenario
-from conformance.adapters import READY_QUEUE, Adapter, BrokerRequest, opening
+from conformance import adapters, claims, processes, scenario
+from conformance.adapters import Adapter, BrokerRequest, opening
 from conformance.adapters.credentials import OPEN, Access, ClientTls
-from conformance.adapters.distribution.versions import greeted_version_differs
 from conformance.adapters.interface import EXTERNAL
 from conformance.claims import Catalogue
-from conformance.errors import Interrupted, LaunchError, UsageError, matching
+from conformance.errors import UsageError, matching
 from conformance.faults import possible
-from conformance.judge.rows import Judgement
-from conformance.judge.rules import names_used, too_few
-from conformance.judge.spark import JudgeSession
-from conformance.judge.verdict import Remembered
-from conformance.judge.warm_up import warm_up
-from conformance.ledger import Ledger, release_leftovers
 from conformance.protocols import describe
-from conformance.records import Checksum, RunFile, RunRecord, TrialRecord
-from conformance.run import artifacts, policies
+from conformance.records import RunFile, RunRecord
+from conformance.run import artifacts
 from conformance.run.clients import singly
-from conformance.run.planning import (
-    Planned,
-    Selection,
-    clients_of,
-    left_to_thorough,
-    more_faults,
-    plan,
-    quick,
-    subject_trials,
-    wanted,
-)
-from conformance.run.readiness_probe import probe_client
-from conformance.run.record import Progress, Recording, RunWriter, check_same_run, not_recorded, read_interrupted
+from conformance.run.planning import Planned, Selection, left_to_thorough, plan, quick, wanted
+from conformance.run.record import check_same_run, read_interrupted
 from conformance.scenario import ANSWERED, FRAMES, Scenario, need_of
 from conformance.scenario.script import DiskFull, FailedSync
 
@@ -95,15 +66,6 @@ class Options:
             config=self.config,
             access=self.access,
         )
-
-
-@dataclasses.dataclass(frozen=True)
-class Watcher:
-    """The callbacks of a front during a run; every call may come from another thread."""
-
-    note: Callable[[str], None] = lambda _: None
-    download: Callable[[int, int | None], None] | None = None
-    progress: Callable[[Progress], None] = lambda _: None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -242,198 +204,6 @@ def folder_for(options: Options, adapter: Adapter) -> pathlib.Path:
     return options.out
 
 
-@contextlib.contextmanager
-def session(campaign: Campaign, watcher: Watcher) -> Iterator[OpenRun]:
-    """Open a run: install the broker, make the folder, start Spark in the background. Nothing is recorded yet.
-
-    Raises:
-        Interrupted: The user stopped it; what was recorded is kept and marked.
-        ConformanceError: A part of the suite failed before there was anything to judge.
-    """
-    for line in release_leftovers():
-        watcher.note(f"released what an earlier run left: {line}")
-    if campaign.adapter.launcher == "native":
-        campaign.adapter.install(watcher.download, offline=campaign.options.offline)
-    if campaign.jobs < (campaign.options.jobs or 1):
-        watcher.note(f"--jobs {campaign.options.jobs}: an external broker plays one trial at a time")
-    if not campaign.chosen and (why := too_few(campaign.options.trials)):
-        watcher.note(why)
-    for client in clients_of(campaign.trials):
-        client.install(watcher.download, offline=campaign.options.offline)
-    campaign.folder.mkdir(parents=True, exist_ok=True)
-    run = run_record(campaign)
-    written = RunWriter(campaign.folder, run, campaign.earlier)
-    with Ledger(campaign.folder, run.run) as ledger:
-        planned = campaign.trials
-        if planned and campaign.adapter.launcher == EXTERNAL:
-            campaign = _reach(campaign, ledger, written, watcher)
-            planned = campaign.trials
-        starting = _spark(campaign, planned)
-        try:
-            recording = Recording(
-                campaign.folder,
-                records.header(run),
-                ledger,
-                watcher.progress,
-                offline=campaign.options.offline,
-                expected=planned,
-                jobs=campaign.jobs,
-            )
-            running = OpenRun(campaign, written, recording, starting, watcher)
-            try:
-                yield running
-                running.finish()
-            finally:
-                recording.close()
-                for line in adapters.left(campaign.folder):
-                    watcher.note(line)
-        except (KeyboardInterrupt, Interrupted) as error:
-            written.save(interrupted=True, finished=False)
-            raise Interrupted(f"stopped by the user; what was recorded is in {campaign.folder}") from error
-        finally:
-            starting.stop(watcher.note)
-
-
-def _reach(campaign: Campaign, ledger: Ledger, written: RunWriter, watcher: Watcher) -> Campaign:
-    """Start the external broker, or send it a message; return the run with the policies of its queues.
-
-    Raises `LaunchError` once; otherwise every trial would be void for the same reason.
-    """
-    folder = campaign.folder / "brokers" / "reached"
-    client = probe_client(campaign.adapter, campaign.selection.protocol, campaign.selection.client)
-    with campaign.adapter.prepare(folder, campaign.selection.settings, [], ledger, client=client) as broker:
-        broker.start()
-        greeting = client.greeting(broker, broker.service.queue_of(READY_QUEUE))
-        if why := greeted_version_differs(campaign.adapter.file, campaign.adapter.version, greeting):
-            raise LaunchError(f"{campaign.adapter.spec} {why}")  # the report would name a version that did not run
-        settings, unread = policies.read(broker, campaign.adapter.file, campaign.selection.settings)
-    if unread:
-        watcher.note(f"the policies of the queues could not be read: {unread}")
-    written.save(settings=dict(settings.values), absent=tuple(sorted(settings.absent)), policies_unread=unread)
-    return dataclasses.replace(campaign, selection=dataclasses.replace(campaign.selection, settings=settings))
-
-
-def _spark(campaign: Campaign, planned: Sequence[Planned]) -> judge.StartingSession:
-    """Start Spark and warm it up with the checks of the first of these trials, or only on demand if there are none."""
-    first = next((campaign.scenarios[trial.script.id] for trial in planned), None)
-    if first is None:
-        return judge.start_when_asked()
-    return judge.start_in_background(functools.partial(warm_up, used=list(names_used([first]))))
-
-
-_BATCH_S = 30.0
-"""The work that a budget adds at once: after it, the time that is left is looked at again."""
-
-
-class OpenRun:
-    """An open run: a front records scenarios and judges what is recorded, in any order.
-
-    `run.json` says `finished` only while no recording is under way: if the harness is killed, the run is incomplete.
-    """
-
-    def __init__(
-        self,
-        campaign: Campaign,
-        written: RunWriter,
-        recording: Recording,
-        starting: judge.StartingSession,
-        watcher: Watcher,
-    ) -> None:
-        self.campaign, self.watcher = campaign, watcher
-        self._written = written
-        self._recording, self._starting = recording, starting
-        self._started = time.monotonic()
-        self._judged: Judgement | None = None
-        self._remembered = Remembered()
-        self._added: collections.Counter[str] = collections.Counter()
-        self._repeated: collections.Counter[str] = collections.Counter()
-
-    def record(self, scenarios: Collection[str] | None = None) -> None:
-        """Record every planned trial of these scenarios, by id; None means all that are selected.
-
-        Raises:
-            Interrupted: The user stopped it. Brokers and clients are gone, histories are closed as interrupted.
-        """
-        if scenarios is None:
-            self._record(self.campaign.trials)
-            self._spend_budget()
-            return
-        wanted = {name: self.campaign.scenarios[name] for name in scenarios}
-        self._record(self.campaign.adapt(plan(self.campaign.selection, wanted, self.campaign.catalogue)))
-
-    def _spend_budget(self) -> None:
-        """Record more trials until the time of `--budget` has passed."""
-        campaign = self.campaign
-        while (left := self._started + campaign.options.budget_s - time.monotonic()) > 0:
-            seconds = min(left, _BATCH_S) * campaign.jobs
-            more = more_faults(campaign.selection, campaign.scenarios, self._added, seconds)
-            if not more:
-                return
-            self._added.update(trial.script.id for trial in more)
-            self._record(campaign.adapt(more))
-
-    def judge(self) -> Judgement:
-        """Judge everything recorded so far, after the repeats that the judge asks for (`judge.needs_repeats`)."""
-        if self._judged is not None:
-            return self._judged
-        self.watcher.note("judging")
-        judged = self._judge()
-        while repeats := self._repeats(judged):
-            why = "an offence was not seen in every trial, or a fault met nothing at risk"
-            self.watcher.note(f"{why}: {len(repeats)} more trials")
-            self._record(repeats)
-            judged = self._judge()
-        found = judged.run
-        run = msgspec.structs.replace(self.finish(), finished=found.finished, incomplete=found.incomplete)
-        self._judged = msgspec.structs.replace(judged, run=run)
-        return self._judged
-
-    def _repeats(self, judged: Judgement) -> list[Planned]:
-        """Return the trials to add; a replay adds none."""
-        selection, repeats = self.campaign.selection, []
-        for name in [] if self.campaign.chosen else judge.needs_repeats(judged, self._repeated):
-            first = selection.trials + 1 + self._added[name]
-            self._repeated[name] += judge.REPEATS
-            self._added[name] += judge.REPEATS
-            repeats += subject_trials(selection, self.campaign.scenarios[name], range(first, first + judge.REPEATS))
-        return self.campaign.adapt(repeats)
-
-    @property
-    def run(self) -> RunRecord:
-        return self._written.run
-
-    @property
-    def spark(self) -> JudgeSession:
-        return self._starting.result()
-
-    def finish(self) -> RunRecord:
-        """Write that the recording is complete so far."""
-        return self._written.close(
-            deviations=self._recording.deviations,
-            floor_seconds=round(self._recording.floor_seconds, 1),
-            seconds=round(time.monotonic() - self._started, 1),
-        )
-
-    def _record(self, trials: Sequence[Planned]) -> None:
-        self._judged = None
-        self._written.plan(trials)
-        if self.campaign.earlier:
-            trials = not_recorded(self.campaign.folder, trials)
-        self._recording.record(trials)
-
-    def _judge(self) -> Judgement:
-        self.finish()
-        campaign = self.campaign
-        return _judge(campaign.folder, campaign.catalogue, campaign.scenarios, self._starting, self._remembered)
-
-
-def execute(campaign: Campaign, watcher: Watcher) -> Judgement:
-    """Record everything and judge; the folder then holds all that a report needs. Raises what `session` raises."""
-    with session(campaign, watcher) as running:
-        running.record()
-        return running.judge()
-
-
 def narrowed(campaign: Campaign, chosen: Collection[str]) -> Campaign:
     """Narrow the run to these claims, by id, with every scenario that was registered since it was prepared."""
     kept = [claim for claim in campaign.selection.claims if claim.id in chosen]
@@ -444,67 +214,6 @@ def narrowed(campaign: Campaign, chosen: Collection[str]) -> Campaign:
     scenarios = scenario.load(campaign.catalogue)
     selection = _able(dataclasses.replace(campaign.selection, claims=kept), scenarios)
     return dataclasses.replace(campaign, options=options, selection=selection, scenarios=scenarios)
-
-
-def _judge(
-    folder: pathlib.Path,
-    catalogue: Catalogue,
-    scenarios: Mapping[str, Scenario],
-    starting: judge.StartingSession,
-    remembered: Remembered | None = None,
-) -> Judgement:
-    return judge.judge(folder, catalogue, scenarios, starting, untried=catalogue.untried, remembered=remembered)
-
-
-def judge_folders(
-    folders: Sequence[pathlib.Path], start: Callable[..., judge.StartingSession] = judge.start_in_background
-) -> list[Judgement]:
-    """Judge folders that earlier runs wrote, by one Spark: here, on a cluster, or by Connect. The rows are the same."""
-    for folder in folders:
-        records.check_run(folder)
-    catalogue = claims.load()
-    size = sum(path.stat().st_size for folder in folders for path in folder.glob("trials/*/*.jsonl"))
-    starting = start(events=size // limits.EVENT_BYTES)
-    try:
-        return [_judge(folder, catalogue, scenario.load(catalogue), starting) for folder in folders]
-    finally:
-        starting.stop()
-
-
-def join_parts(folder: pathlib.Path) -> bool:
-    """Make one run of those of the worker processes, whose scenarios are disjoint; False if there is none.
-
-    Its plan has the trials of all parts. Trials are moved; logs of brokers stay, since messages name their paths. If a
-    part is not finished, neither is the whole. If a worker died in a scenario and another repeated it, the finished
-    part counts.
-    """
-    found = {path.parent: records.read(path, RunFile) for path in sorted(folder.glob(f"{records.PARTS}/*/run.json"))}
-    if not found:
-        return False
-    parts = sorted(found, key=lambda part: not found[part].finished)
-    (folder / "trials").mkdir(exist_ok=True)
-    for trial in [path for part in parts for path in sorted(part.glob("trials/*"))]:
-        if not (folder / "trials" / trial.name).exists():
-            trial.rename(folder / "trials" / trial.name)
-    runs = [found[part] for part in parts]
-    plan: dict[str, TrialRecord] = {}
-    checksums: dict[str, dict[str, Checksum]] = {}
-    for run in reversed(runs):  # of a trial that two parts began, the one whose folder was moved
-        plan |= {trial.trial: trial for trial in run.plan or ()}
-        checksums |= run.checksums
-    whole = msgspec.structs.replace(
-        runs[0],
-        started=min(run.started for run in runs),
-        deviations={name: text for run in runs for name, text in run.deviations.items()},
-        finished=all(run.finished for run in runs),
-        interrupted=any(run.interrupted for run in runs),
-        floor_seconds=max(run.floor_seconds for run in runs),
-        seconds=max(run.seconds for run in runs),
-        plan=tuple(plan.values()),
-        checksums=checksums,
-    )
-    records.save(whole.sealed, folder / "run.json")
-    return True
 
 
 def command(campaign: Campaign) -> str:
