@@ -28,11 +28,11 @@ from benchmarks import broker_proton
 from benchmarks import broker_sites as sites
 from benchmarks import broker_wire as wire
 from benchmarks.broker_sites import QUEUE, Peer, Site
-from conformance.clients.amqp.session import AmqpSession
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.workers.job import Job
 from conformance.history import bare_header
 from conformance.ledger import Ledger
+from conformance.protocols.amqp.sessions.session import AmqpSession
 from conformance.scenario.script import Drain
 
 _HOST = "127.0.0.1"

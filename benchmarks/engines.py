@@ -16,10 +16,10 @@ import polars as pl
 
 from benchmarks.histories import CHECKS, Counts
 from conformance.history import DELAYED, Op, Phase
-from conformance.judge.input.link_frames import CARRIES
 from conformance.judge.input.packing import OP_CODE, PHASE_CODE, ROLES, Compacted
 from conformance.judge.spark import size_plans
 from conformance.judge.verdict import collect_facts
+from conformance.protocols.ties import CARRIES
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -5,8 +5,9 @@ Read in this order, which is also the order in which a run goes; a stage imports
 `errors`        the life of a run, the one error of each step, and the text of others, made safe to print
 `limits`        limits on what a broker can make the suite keep, read or wait for
 `paths`         where the files of this project are, in a checkout and in the wheel
-`claims`        what vendors and standards promise: one sentence a claim, with its source
 `history`       what happened: events, the files that hold them, what a complete one is
+`protocols`     the protocols of clients, one folder each: what is known of it, and how its frames are read
+`claims`        what vendors and standards promise: one sentence a claim, with its source
 `scenario`      what is done to a broker, and which claims that decides; `script` has its steps, faults and triggers
 `records`       what a run writes beside its histories: what was asked, and what each trial was
 `mounts`        mounts and loop devices of this machine, and their release

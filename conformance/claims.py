@@ -20,6 +20,7 @@ import yaml
 
 from conformance import paths
 from conformance.errors import CatalogueError, UsageError, matching
+from conformance.protocols import WIRES
 
 Value = bool | int | str
 
@@ -348,12 +349,6 @@ def _meets(wanted: Value, actual: Value) -> bool:
 
 def _shown(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-WIRES = ("amqp", "stomp")
-"""The surfaces that a session of this suite speaks."""
-VENDOR_SURFACES = ("jms", "amqp091")
-"""The surfaces for a vendor's own client instead of a session of this suite."""
 
 
 def is_about(claim: Claim, protocol: str, *, bundled: bool) -> bool:

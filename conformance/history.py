@@ -41,9 +41,6 @@ RECEIVER_ENDED = "its receiver ended"
 OUTSIDE = "outside its transaction"
 """End of the detail of a refused SEND in a transaction whose answer named no transaction."""
 
-OPAQUE = ("core", "imq")
-"""Protocols of a vendor's own client (Artemis, OpenMQ), whose frames this suite cannot read."""
-
 OF_ACK = "of an acknowledgement"
 """End of the detail of a SYNC that names a message, and is about the record of its acknowledgement."""
 
@@ -125,7 +122,9 @@ class Header(msgspec.Struct, frozen=True, tag_field="record", tag="header", kw_o
     schema: int = SCHEMA
 
 
-def bare_header(process: str, *, scenario: str = "", trial: str = "", arm: str = "subject") -> Header:
+def bare_header(
+    process: str, *, scenario: str = "", trial: str = "", arm: str = "subject", protocol: str = "none"
+) -> Header:
     """Return the header of a history without a run: of a benchmark, a warm-up, a test."""
     return Header(
         run="none",
@@ -136,7 +135,7 @@ def bare_header(process: str, *, scenario: str = "", trial: str = "", arm: str =
         seed=0,
         adapter="none",
         version="",
-        protocol="amqp",
+        protocol=protocol,
         client="",
         mode="",
         settings={},

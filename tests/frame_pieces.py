@@ -4,20 +4,20 @@ import tracemalloc
 
 from hypothesis import strategies as st
 
-from conformance.faults.frames import pair
+from conformance.protocols import link_reading
 
 DIRECTIONS = ("to_broker", "to_client")
 
 
 def split(protocol, parts):
     """Every frame of a dialogue, in its order; `parts` are (direction, bytes)."""
-    splitters = dict(zip(DIRECTIONS, pair(protocol), strict=True))
+    splitters = dict(zip(DIRECTIONS, link_reading(protocol).readers(), strict=True))
     return [frame for direction, data in parts for frame in splitters[direction].feed(data)]
 
 
 def assert_same_in_any_pieces(protocol, parts, data):
     """Any cut of the stream gives the same frames, and no byte passes before its frame is reported."""
-    splitters = dict(zip(DIRECTIONS, pair(protocol), strict=True))
+    splitters = dict(zip(DIRECTIONS, link_reading(protocol).readers(), strict=True))
     found, ends = [], dict.fromkeys(DIRECTIONS, 0)
     for direction, whole in parts:
         cuts = data.draw(st.lists(st.integers(0, len(whole)), max_size=12).map(sorted))
@@ -44,7 +44,7 @@ def assert_side_by_side(splitter, whole):
 def assert_unreadable(protocol, before, data, after):
     """After one good frame, `data` is reported once with its reason; then every byte passes, and none is reported."""
     for parts in ([data], [data[at : at + 1] for at in range(len(data))]):
-        splitter = pair(protocol)[0]
+        splitter = link_reading(protocol).readers()[0]
         found = [frame for part in (before, *parts) for frame in splitter.feed(part)]
 
         assert [False, True] == [frame.name == "unreadable" for frame in found]
@@ -57,7 +57,7 @@ def assert_unreadable(protocol, before, data, after):
 
 def assert_not_copied(protocol, data):
     """One frame, fed in pieces of 1 MiB, takes less than 16 kB of memory."""
-    splitter = pair(protocol)[0]
+    splitter = link_reading(protocol).readers()[0]
     tracemalloc.start()
     try:
         seen = splitter.feed(data, 0, 1000)

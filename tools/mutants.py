@@ -32,7 +32,7 @@ def survivors() -> Iterator[str]:
     for line in _mutmut("results"):
         mutant, _, status = line.strip().rpartition(": ")
         if status in ("survived", "no tests"):
-            place = re.fullmatch(r"conformance\.judge\.([\w.]+)\.x(?:ǁ(\w+)ǁ|_)(\w+)__mutmut_\d+", mutant)
+            place = re.fullmatch(r"conformance\.(?:judge\.)?([\w.]+)\.x(?:ǁ(\w+)ǁ|_)(\w+)__mutmut_\d+", mutant)
             assert place, mutant
             diff = [line for line in _mutmut("show", mutant) if not line.startswith(("---", "+++"))]
             before, after = (" ".join(line[1:].strip() for line in diff if line[:1] == sign) for sign in "-+")

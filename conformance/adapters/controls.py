@@ -19,7 +19,8 @@ import dataclasses
 from collections.abc import Collection, Mapping
 
 from conformance.adapters.interface import EXTERNAL
-from conformance.claims import VENDOR_SURFACES, Kind
+from conformance.claims import Kind
+from conformance.protocols import VENDOR_SURFACES
 from conformance.scenario import Check, Liar, SessionLiar, Weakened
 
 STORES = "persistence"

@@ -1,7 +1,7 @@
 """The TLS settings and login of a client, and the places of its secrets. No secret is stored here.
 
     url = parse_url("amqps://alice@broker.example:5671")
-    url.protocol, url.host, url.port            # "amqp", "broker.example", 5671
+    url.host, url.port                          # "broker.example", 5671
     url.access                                  # Access(user="alice", tls=Tls())
     more = url.access.merged(Access(password=Secret(env="BROKER_PASSWORD")))
     check(more, url.protocol)                   # UsageError if two options contradict each other
@@ -26,32 +26,14 @@ import msgspec
 
 from conformance.errors import UsageError
 from conformance.ledger import withhold
+from conformance.protocols import SCHEMES, describe
 
 ANONYMOUS, PLAIN, EXTERNAL = "ANONYMOUS", "PLAIN", "EXTERNAL"
 SCRAM = ("SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS = (ANONYMOUS, PLAIN, EXTERNAL, *SCRAM)
-"""SASL mechanisms (AMQP 1.0 section 5.3); STOMP has only a login."""
+"""SASL mechanisms (AMQP 1.0 section 5.3); a protocol without SASL has only a login."""
 
 REDACTED = "<redacted>"
-
-
-class Scheme(NamedTuple):
-    """The meaning of a URL's scheme; `port` is the brokers' default."""
-
-    protocol: str
-    secure: bool
-    port: int
-
-
-SCHEMES: Mapping[str, Scheme] = {
-    "amqp": Scheme("amqp", False, 5672),
-    "amqps": Scheme("amqp", True, 5671),
-    "stomp": Scheme("stomp", False, 61613),
-    "stomp+ssl": Scheme("stomp", True, 61614),
-    "tcp": Scheme("jms", False, 7222),
-    "ssl": Scheme("jms", True, 7243),
-}
-"""`tcp` and `ssl` are what the JMS client of TIBCO EMS is given; its own protocol has no name but that of JMS."""
 
 
 class Secret(msgspec.Struct, frozen=True):
@@ -150,7 +132,7 @@ OPEN = Access()
 
 
 class Url(NamedTuple):
-    """The address of an external broker. `protocol` is `amqp`, `stomp` or `jms`; TLS and user are in `access`."""
+    """The address of an external broker. `protocol` is one of `PROTOCOLS`; TLS and user are in `access`."""
 
     protocol: str
     host: str
@@ -168,10 +150,10 @@ class Url(NamedTuple):
 def scheme_of(protocol: str, *, secure: bool = False) -> str:
     """The scheme of the protocol's URLs; the protocol itself if there is none.
 
-    >>> scheme_of("stomp", secure=True), scheme_of("jms")
-    ('stomp+ssl', 'tcp')
+    >>> scheme_of("openwire")
+    'openwire'
     """
-    found = (name for name, one in SCHEMES.items() if (one.protocol, one.secure) == (protocol, secure))
+    found = (one.name for one in describe(protocol).schemes if one.secure == secure)
     return next(found, protocol)
 
 
@@ -189,7 +171,7 @@ def parse_url(text: str) -> Url:
         raise UsageError(f"a broker's URL is SCHEME://HOST:PORT, and this one has no scheme: {', '.join(SCHEMES)}")
     if name.lower() not in SCHEMES:
         raise UsageError.unknown("scheme", name, SCHEMES, of="a broker's URL")
-    scheme = SCHEMES[name.lower()]
+    protocol, scheme = SCHEMES[name.lower()]
     try:
         parts = urllib.parse.urlsplit(text)
         host, port, user = parts.hostname, parts.port, urllib.parse.unquote(parts.username or "")
@@ -206,9 +188,7 @@ def parse_url(text: str) -> Url:
         raise UsageError(f"{shown}: port 0 is not a port")
     if parts.path not in ("", "/") or parts.query or parts.fragment:
         raise UsageError(f"{shown}: expected {name}://HOST:PORT, and nothing after it")
-    return Url(
-        scheme.protocol, host, port or scheme.port, Access(user=user, tls=ClientTls() if scheme.secure else None)
-    )
+    return Url(protocol, host, port or scheme.port, Access(user=user, tls=ClientTls() if scheme.secure else None))
 
 
 def mechanism_of(access: Access) -> str:
@@ -225,7 +205,7 @@ def check(access: Access, protocol: str) -> None:
     tls = access.tls or ClientTls()
     if access.mechanism and access.mechanism not in MECHANISMS:
         raise UsageError.unknown("SASL mechanism", access.mechanism, MECHANISMS)
-    if access.mechanism and protocol != "amqp":
+    if access.mechanism and not describe(protocol).traits.sasl:
         raise UsageError(f"mechanism {access.mechanism} is one of SASL, and {protocol} has none: leave it out")
     if bool(tls.certificate) != bool(tls.key):
         raise UsageError("the client's certificate and its key: give both (--tls-cert and --tls-key) or neither")

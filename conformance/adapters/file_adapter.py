@@ -33,6 +33,7 @@ from conformance.adapters.launch.plan import BrokerSetup, BrokerSource
 from conformance.claims import STORED, Value
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
+from conformance.protocols import describe
 from conformance.scenario import (
     ANSWERED,
     COPIED,
@@ -56,7 +57,10 @@ _ELSEWHERE = (ANSWERED, FOR_TOPIC, FRAMES, MODIFIED, SELECTS, SEVERAL, TIME_TO_L
 
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([.-][A-Za-z0-9.]+)?")
 DURABLE = frozenset({"durable_queues", "send_confirmed"})
-"""With these capabilities AMQP 1.0 promises `STORED` (3.2.1, durable), also if the file does not declare it."""
+"""With these capabilities a protocol whose confirm stores promises `STORED`, also if the file does not declare it.
+
+AMQP 1.0 is one (3.2.1, durable).
+"""
 BUNDLED = "bundled"
 """The version of a broker that is part of this package."""
 
@@ -132,7 +136,7 @@ class FileAdapter:
         if protocol not in self.file.protocols:
             raise UsageError.unknown("protocol", protocol, self.file.protocols, of=self.name)
         found = self.file.capabilities | self.file.protocols[protocol].capabilities
-        return found | {STORED} if protocol == "amqp" and found >= DURABLE else found
+        return found | {STORED} if describe(protocol).traits.confirm_stores and found >= DURABLE else found
 
     def chosen(self, overrides: Mapping[str, Value]) -> Self:
         """As `Adapter.chosen`. Only `profile` and `liar` change what a broker is; others change what it does."""
@@ -177,10 +181,10 @@ class FileAdapter:
 
     def lacks_over(self, protocol: str) -> dict[str, str]:
         """Return the needs that cannot be had over this protocol, and why."""
-        over, name = self.file.protocols[protocol], self.name
+        over, name, traits = self.file.protocols[protocol], self.name, describe(protocol).traits
         unmet = {
             COPIED: (not over.copied, f"the adapter of {name} does not say `copied` over {protocol}"),
-            FOR_TOPIC: (protocol != "amqp", f"messages have no annotations over {protocol}"),
+            FOR_TOPIC: (not traits.annotations, f"messages have no annotations over {protocol}"),
             MODIFIED: ("modified" not in over.outcomes, f"{name} has only {', '.join(over.outcomes)} over {protocol}"),
             SELECTS: (
                 "selectors" not in self.capabilities(protocol),
@@ -188,8 +192,8 @@ class FileAdapter:
             ),
             SUBSCRIBED: (over.topic is None, f"the adapter of {name} does not say `topic` over {protocol}"),
             TIME_TO_LIVE: (
-                protocol == "stomp" and not over.time_to_live,
-                f"the file of {name} does not say `time_to_live` over stomp",
+                not traits.time_to_live and not over.time_to_live,
+                f"the file of {name} does not say `time_to_live` over {protocol}",
             ),
         }
         return {need: why for need, (lacks, why) in unmet.items() if lacks}

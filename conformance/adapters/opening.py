@@ -28,8 +28,9 @@ from conformance.adapters.file.settings import parse_assignments
 from conformance.adapters.file_adapter import FileAdapter
 from conformance.adapters.interface import DOCKER, EXTERNAL, MEMBERS, Adapter
 from conformance.adapters.vendor_clients import ClientFile
-from conformance.claims import VENDOR_SURFACES, Value
+from conformance.claims import Value
 from conformance.errors import UsageError
+from conformance.protocols import PROTOCOLS, VENDOR_SURFACES, WIRES, describe
 
 GROUP = "conformance.adapters"
 """The entry points by which other packages declare adapters: a class each, as in `path.py:Class`."""
@@ -155,14 +156,6 @@ def _incomplete(asked: str, missing: Sequence[str]) -> UsageError:
     return UsageError(text, code="incomplete-adapter", missing=tuple(missing))
 
 
-WIRES = ("amqp", "stomp")
-"""The protocols of the suite's own sessions."""
-
-PROTOCOLS = (*WIRES, *VENDOR_SURFACES)
-_LIBRARIES: Mapping[str, str] = {"amqp": "python-qpid-proton", "stomp": "stomp.py"}
-"""The distribution of the library for each protocol."""
-
-
 @dataclasses.dataclass(frozen=True)
 class BrokerRequest:
     """Which broker to open, and how clients connect to it.
@@ -261,9 +254,10 @@ def client_versions(protocol: str, vendor: ClientFile | None = None) -> tuple[st
                 f"{vendor.title} needs JPype: pip install 'ack-conformance[jms]'", code="missing-library", name="JPype1"
             ) from error
         return f"{vendor.title} {vendor.version}", {vendor.name: vendor.version, "JPype1": jpype}
-    name = _LIBRARIES.get(protocol)
-    if name is None:
+    library = describe(protocol).library
+    if library is None:
         return "none", {}
+    name = library.distribution
     return f"{name} {version(name)}", {name: version(name)}
 
 
@@ -319,8 +313,8 @@ def check_credentials(adapter: Adapter, protocol: str, client: ClientFile | None
     """
     if client is not None and credentials_of(adapter, protocol) != OPEN:
         raise UsageError(
-            f"--client {client.name}: vendors' clients support neither TLS nor a login here; use --protocol amqp or "
-            "stomp",
+            f"--client {client.name}: vendors' clients support neither TLS nor a login here; use --protocol "
+            f"{' or '.join(WIRES)}",
             code="client-without-credentials",
             client=client.name,
         )

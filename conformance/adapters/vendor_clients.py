@@ -23,9 +23,8 @@ from conformance.adapters.file.settings import EffectiveSettings, explicit
 from conformance.adapters.file.table import Table, Word, problems, read_toml, together
 from conformance.adapters.file_adapter import FileAdapter
 from conformance.adapters.interface import Adapter
-from conformance.claims import VENDOR_SURFACES
 from conformance.errors import UsageError
-from conformance.history import OPAQUE
+from conformance.protocols import OPAQUE, VENDOR_SURFACES
 from conformance.scenario import CALLS, FRAMES, MODIFIED
 
 
@@ -52,7 +51,7 @@ class ClientFile(Table):
     title: str
     vendor: str
     version: str
-    surface: Literal["jms", "amqp091"]
+    surface: Word
     wire: Word
     api: Literal["jakarta.jms", "javax.jms"]
     factory: str
@@ -73,6 +72,13 @@ class ClientFile(Table):
     modes: Mapping[str, int]
     settings: Mapping[str, ClientSetting] = {}
     jars: tuple[Jar, ...]
+
+    @pydantic.field_validator("surface")
+    @classmethod
+    def _surface(cls, word: str) -> str:
+        if word not in VENDOR_SURFACES:
+            raise ValueError(f"expected {' or '.join(VENDOR_SURFACES)}")
+        return word
 
     def install(self, progress: Progress | None = None, *, offline: bool = False) -> list[pathlib.Path]:
         """Fetch its jars and check their checksums; `FetchError` names a jar that is not available."""
@@ -134,7 +140,7 @@ def over(wire: str) -> list[str]:
 
 
 def speaking(protocol: str, broker: BrokerFile) -> Iterator[ClientFile]:
-    """Yield the clients that can test that broker over `jms` or `amqp091`."""
+    """Yield the clients that can test that broker over one of `VENDOR_SURFACES`."""
     for client in map(find, names()):
         if client.surface == protocol and client.wire in broker.protocols:
             yield client

@@ -19,6 +19,7 @@ from conformance.adapters.interface import EXTERNAL
 from conformance.claims import Catalogue
 from conformance.errors import UsageError, matching
 from conformance.faults import possible
+from conformance.protocols import describe
 from conformance.records import RunFile, RunRecord
 from conformance.run import artifacts
 from conformance.run.clients import singly
@@ -175,8 +176,8 @@ def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
             lacking[need] = why
     if ANSWERED in lacking and (vendor or over).ack_confirm is None:
         lacking[ANSWERED] = f"the file of {(vendor or adapter).name} has no ack_confirm over {protocol}"
-    if protocol == "stomp" and not singly(adapter, "stomp"):
-        why = f"the adapter of {adapter.name} does not declare individual_ack over stomp"
+    if not describe(protocol).traits.acks_one and not singly(adapter, protocol):
+        why = f"the adapter of {adapter.name} does not declare individual_ack over {protocol}"
         lacking |= {"mode individual": why, "mode individual_dups_ok": why}
     found = possible.unable((fault.name for item in played for fault in item.faults), adapter.able) | lacking
     if hidden := adapters.untraced(adapter.file, selection.settings):

@@ -21,10 +21,10 @@ from conformance.adapters import web
 from conformance.adapters.credentials import Access
 from conformance.adapters.external.queues import Removal, by_amqp
 from conformance.adapters.interface import DepthProbe
-from conformance.clients.amqp.connection import AmqpClientConnection, decode
 from conformance.clients.session import Disconnected, Refused
 from conformance.errors import ClientError
 from conformance.ledger import child_environment
+from conformance.protocols.amqp.sessions.connection import AmqpClientConnection, decode
 
 _ANSWER_S = 30.0
 

@@ -23,11 +23,12 @@ from conformance.adapters.external.addresses import WitnessConnection
 from conformance.adapters.file_adapter import DURABLE, FileAdapter
 from conformance.adapters.interface import EXTERNAL, Processes
 from conformance.adapters.launch.broker_log import launch_error, text_of
-from conformance.adapters.opening import WIRES, check_credentials
+from conformance.adapters.opening import check_credentials
 from conformance.errors import ClientError, ConformanceError, FaultError, LaunchError, UsageError
 from conformance.faults import process
 from conformance.ledger import Ledger, pids_of_run
 from conformance.processes import send_all
+from conformance.protocols import WIRES
 from conformance.run.planning import Selection
 from conformance.run.readiness_probe import ProbeClient, depth_of
 

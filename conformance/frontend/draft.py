@@ -17,7 +17,8 @@ from conformance.adapters.file.placeholders import placeholders
 from conformance.adapters.file.reading import read_table
 from conformance.claims import STORED
 from conformance.errors import UsageError
-from conformance.frontend.options import pairs
+from conformance.frontend.options import PORT_WORDS, pairs
+from conformance.protocols import WIRES, describe
 
 _COMMANDS = """\
 # Commands that inject faults. A fault without a command is not tried (docs/how-to/external-brokers.md).
@@ -82,11 +83,6 @@ def _tools(own: External) -> Iterator[str]:
 PROMISED = ("durable_queues", "individual_ack", "queues", "send_confirmed")
 """The capabilities of a draft: without them a kill can show no loss."""
 
-_PROTOCOLS = ("amqp", "stomp")
-_UNSTORED = (
-    f"{STORED} over stomp: not declared, so a loss there is INCONCLUSIVE. Uncomment it if its documentation says so"
-)
-
 
 @dataclasses.dataclass(frozen=True)
 class Draft:
@@ -133,7 +129,12 @@ class Draft:
             "ack_confirm: none, so claims about confirmed acknowledgements do not apply",
             "journal.files: none. Name the journal's files, so that faults at the disk are confined to them",
             "profiles: none. No vendor's documents bind it",
-            *([_UNSTORED] if "stomp" in self._port_of_protocols() and not self.receipt_stores else []),
+            *(
+                f"{STORED} over {word}: not declared, so a loss there is INCONCLUSIVE. Uncomment it if its "
+                "documentation says so"
+                for word in self._port_of_protocols()
+                if not self._stores(word)
+            ),
         ]
 
     def _lines(self, capabilities: Mapping[str, str]) -> Iterator[str]:
@@ -158,8 +159,7 @@ class Draft:
             if word in addresses:
                 yield f"destination = {_toml(addresses.pop(word))}"
             yield '# ack_confirm = "disposition"  # if an acknowledgement is answered when its effect is stored'
-            stores = word == "amqp" or self.receipt_stores
-            yield f"{'' if stores else '# '}capabilities = [{_toml(STORED)}]  # {capabilities[STORED]}"
+            yield f"{'' if self._stores(word) else '# '}capabilities = [{_toml(STORED)}]  # {capabilities[STORED]}"
         if addresses:
             raise UsageError.unknown("protocol", next(iter(addresses)), ports, of="--destination")
         yield from self._start()
@@ -175,6 +175,9 @@ class Draft:
         yield '\n[data]\npath = "{instance}/data"'
         yield '\n[journal]\npath = "{data_dir}"'
         yield '# files = ["{n:08d}.journal"]  # the names of its files: faults at the disk are confined to these'
+
+    def _stores(self, protocol: str) -> bool:
+        return describe(protocol).traits.confirm_stores or self.receipt_stores
 
     def _start(self) -> Iterator[str]:
         yield "\n[start]"
@@ -203,18 +206,18 @@ class Draft:
         return [word.removesuffix("_port") for word in dict.fromkeys(words) if word.endswith("_port")]
 
     def _port_of_protocols(self) -> dict[str, str]:
-        asked = [*self.protocols] or [word for word in _PROTOCOLS if word in self._ports()]
+        asked = [*self.protocols] or [word for word in WIRES if word in self._ports()]
         if not asked:
             raise UsageError(
-                "no protocol: write {amqp_port} or {stomp_port} where the command line takes a port, or give "
+                f"no protocol: write {PORT_WORDS} where the command line takes a port, or give "
                 "--protocol WORD=PORT with the name of another ({PORT_port})",
                 code="no-protocol",
             )
         found = {word: port or word for word, _, port in (one.partition("=") for one in asked)}
         taken = {word for text in self._started_with for word in placeholders(text)}
         for word, port in found.items():
-            if word not in _PROTOCOLS:
-                raise UsageError.unknown("protocol", word, _PROTOCOLS)
+            if word not in WIRES:
+                raise UsageError.unknown("protocol", word, WIRES)
             if f"{port}_port" not in taken:
                 raise UsageError(
                     f"the command line takes no {{{port}_port}}: the suite starts each broker at free ports, so write "

@@ -10,6 +10,8 @@ import pathlib
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from conformance.protocols import VENDOR_SURFACES, WIRES
+
 if TYPE_CHECKING:
     from conformance.adapters.credentials import Access
     from conformance.campaign import Campaign, Options
@@ -25,9 +27,13 @@ _LAUNCHERS = (
     "external=URL[,URL] or external=FILE.toml with your own commands for its faults."
 )
 _PROTOCOLS = (
-    "amqp, stomp, or jms and amqp091 through a vendor's own client.  [default: amqp, or the first one that the broker "
-    "speaks]"
+    f"{', '.join(WIRES)}, or {' and '.join(VENDOR_SURFACES)} through a vendor's own client.  [default: {WIRES[0]}, or "
+    "the first one that the broker speaks]"
 )
+WIRE_WORDS = " or ".join(WIRES)
+PORT_WORDS = " or ".join(f"{{{word}_port}}" for word in WIRES)
+"""The placeholders of a broker's command line that takes a port."""
+
 _JUDGES = (RUN, JUDGE, PYTEST)
 _CONNECTS = (RUN, UPGRADE, CHECK, PYTEST)
 _RECORDS = (RUN, UPGRADE, PYTEST)
@@ -84,7 +90,7 @@ OPTIONS = (
     Option(
         "--client",
         "NAME",
-        "The vendor's client for jms or amqp091, such as qpid-jms.  [default: the broker's own]",
+        f"The vendor's client for {' or '.join(VENDOR_SURFACES)}, such as qpid-jms.  [default: the broker's own]",
         _RUNS,
     ),
     Option("--set", "NAME=VALUE", "A setting of broker or client; repeatable.", _RECORDS, repeatable=True),

@@ -25,13 +25,14 @@ import msgspec
 
 import conformance
 from conformance import campaign, claims, ledger, locks, paths, processes, scenario
-from conformance.adapters import Adapter
+from conformance.adapters import Adapter, find, vendor_clients
 from conformance.campaign import Campaign, Options, Watcher
 from conformance.errors import UsageError, matching
 from conformance.frontend.progress import Show
 from conformance.judge.confidence import upper_bound
 from conformance.judge.rows import Verdict, VerdictRow
 from conformance.judge.spark import JudgeSession
+from conformance.protocols import PROTOCOLS, WIRES
 from conformance.reference.honest import Lie
 from conformance.reference.liars import LIARS
 from conformance.report import html, questions
@@ -50,7 +51,6 @@ BROKERS_A_CORE = 2
 SCRIPTS = (1, 100)
 """Scenarios of one liar: the first, and if that does not show it, all; each takes three trials."""
 
-PROTOCOLS = ("amqp", "stomp", "jms")
 HONEST = ""
 """The name of no liar."""
 
@@ -293,6 +293,12 @@ def broken_by(name: str, liar: Lie) -> tuple[str, ...]:
     return tuple(sorted(claim for claim in found if catalogue.claims[claim].subject is claims.Subject.BROKER))
 
 
+def _protocols() -> list[str]:
+    """Return the protocols over which a client of the suite or of a vendor can reach the bundled broker."""
+    file = find("reference").file
+    return [word for word in PROTOCOLS if word in file.protocols or any(vendor_clients.speaking(word, file))]
+
+
 def _played(name: str, liar: Lie) -> Played:
     """Play a liar until one of its claims is violated: over each protocol, in one scenario and then in all.
 
@@ -302,7 +308,7 @@ def _played(name: str, liar: Lie) -> Played:
     began = time.monotonic()
     broken = broken_by(name, liar)
     stated = [claims.load().claims[claim] for claim in broken]
-    over = [word for word in PROTOCOLS if any(claims.is_about(claim, word, bundled=True) for claim in stated)]
+    over = [word for word in _protocols() if any(claims.is_about(claim, word, bundled=True) for claim in stated)]
     asks = questions.question_of(liar.shows[0])
     played = functools.partial(Played, liar=name, does=liar.does, guarantee=asks, breaks=broken, fault=liar.fault)
     protocol = ""
@@ -372,7 +378,7 @@ def prepare_run(
     chosen: Sequence[str],
     folder: pathlib.Path | None,
     *,
-    protocol: str = "amqp",
+    protocol: str = WIRES[0],
     required: Sequence[str] = (),
 ) -> Campaign:
     """Prepare a run of the bundled broker with these settings and claims, in every scenario that decides them."""

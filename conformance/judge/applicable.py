@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
-from conformance.claims import STORED, VENDOR_SURFACES, Claim, Kind, Subject, Value, assumed_settings, is_about, unmet
+from conformance.claims import STORED, Claim, Kind, Subject, Value, assumed_settings, is_about, unmet
 from conformance.judge.anomalies import EVERYWHERE
+from conformance.protocols import VENDOR_SURFACES
 from conformance.records import RunRecord, TrialRecord
 from conformance.scenario import RESENDS, Scenario, names_of
 from conformance.scenario.reading import singles, togethers

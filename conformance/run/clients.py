@@ -24,6 +24,7 @@ from conformance.clients.workers.job import Job, JobResult, SentTransaction, Ven
 from conformance.clients.workers.pool import Child, WorkerPool
 from conformance.errors import BlockedError, BrokerError, ClientError, FaultError, Interrupted, LaunchError
 from conformance.history import Ended, Header, close_history
+from conformance.protocols import describe, protocol_of_depth
 from conformance.run.planning import Planned
 from conformance.scenario import RESENDS, TURNED_AWAY
 from conformance.scenario.reading import singles
@@ -112,8 +113,9 @@ class ClientRunner:
         step, asks = self._asked(step)
         sends = {**speaks.send, **(speaks.copied_send if planned.script.copied else {})}
         publishers = [each for each in singles(planned.script.steps) if isinstance(each, Publish)]
-        # A refusal over STOMP is an ERROR, which need not name the SEND that it refuses (STOMP 1.2, ERROR).
-        limited = planned.protocol == "stomp" and "max_length" in dict(planned.script.queue)
+        limited = not describe(planned.protocol).traits.refusal_names_send and "max_length" in dict(
+            planned.script.queue
+        )
         job = Job(
             step=step,
             asks=asks,
@@ -425,8 +427,9 @@ def reachable(broker: Broker, probe: DepthProbe) -> DepthProbe:
         return probe
     if probe.method == "http":
         return msgspec.structs.replace(probe, access=broker.service.access("http"))
-    host, port = broker.service.endpoint("amqp")
-    return msgspec.structs.replace(probe, host=host, port=port, access=broker.service.access("amqp"))
+    asked = protocol_of_depth(probe.method)
+    host, port = broker.service.endpoint(asked)
+    return msgspec.structs.replace(probe, host=host, port=port, access=broker.service.access(asked))
 
 
 def announced_alarms(broker: Broker) -> str:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 
 from conformance.adapters import Adapter, Broker
-from conformance.adapters.opening import WIRES
 from conformance.clients.management import DepthClient
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.play import connect
@@ -21,6 +20,7 @@ from conformance.clients.workers import job as jobs
 from conformance.clients.workers.job import Job
 from conformance.errors import ClientError
 from conformance.history import bare_header
+from conformance.protocols import WIRES
 from conformance.run.clients import blocked_error, depth_probe, singly
 from conformance.scenario.script import Drain
 

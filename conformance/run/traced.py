@@ -19,6 +19,7 @@ from conformance.faults.disk.trace import Operation
 from conformance.faults.link.harness import LinkProxy, prove
 from conformance.history import Op, Phase
 from conformance.ledger import Ledger
+from conformance.protocols import OPAQUE
 from conformance.run.broker_pool import RunningBroker
 from conformance.run.clients import Address, ClientRunner
 from conformance.scenario.script import Delay, DiskFault, DiskFull, FailedSync, LinkFault
@@ -49,7 +50,7 @@ def slow_network(ledger: Ledger, client_runner: ClientRunner, rtt_ms: float) -> 
         def through(broker: Address) -> Address:
             header, number = client_runner.header("link"), client_runner.next_number("network")
             slow = Delay(rtt_ms=rtt_ms)
-            link = LinkProxy(ledger, folder, header, broker, history.OPAQUE[0], slow, number=number)
+            link = LinkProxy(ledger, folder, header, broker, OPAQUE[0], slow, number=number)
             return HOST, links.enter_context(link).port
 
         client_runner.network = through

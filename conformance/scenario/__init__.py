@@ -28,8 +28,9 @@ from typing import Any, ClassVar
 import msgspec
 
 from conformance import paths
-from conformance.claims import WIRES, Catalogue, Claim, Subject, Value
+from conformance.claims import Catalogue, Claim, Subject, Value
 from conformance.errors import CatalogueError
+from conformance.protocols import WIRES, only_with
 from conformance.scenario.reading import (
     check_types,
     draw,
@@ -527,7 +528,7 @@ def decided_claims(item: Scenario, catalogue: Catalogue) -> dict[str, Check]:
 def _obstacle(item: Scenario, check: Check, claim: Claim) -> str:
     """Return why a check that the claim names does not decide it in this scenario; empty if it does."""
     lies = isinstance(check.control, SessionLiar)
-    over = "stomp" if item.client == "raw" else getattr(check.control, "over", "")
+    over = only_with(item.client) or getattr(check.control, "over", "")
     obstacles = {
         item.other_than(claim): True,
         "needs a control" if claim.judged else "takes no control": claim.judged != (check.control is not None),

@@ -503,7 +503,7 @@ class Offer(_Step, frozen=True):
 
 
 class Ask(_Step, frozen=True):
-    """Ask a vendor's client what it offers, and record each answer: an entry of `clients.jms.questions.QUESTIONS`."""
+    """Ask a vendor's client what it offers, and record each answer: an entry of `jms.sessions.questions.QUESTIONS`."""
 
     question: str
 

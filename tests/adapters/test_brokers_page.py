@@ -13,17 +13,15 @@ import pytest
 from conformance import adapters, paths
 from conformance.adapters.credentials import ClientTls, mechanism_of
 from conformance.adapters.file import schema
+from conformance.adapters.file.access_tables import AccessTable, ProtocolAccess, TlsTable
 from conformance.adapters.file.launch_tables import Alarm, Installed, QueuesTable, ReadyHttp, StartTable, TemplateFile
 from conformance.adapters.file.model import (
-    AccessTable,
     BrokerFile,
     Depth,
     Folder,
     JournalFolder,
     Protocol,
-    ProtocolAccess,
     Setting,
-    TlsTable,
 )
 from conformance.adapters.file.placeholders import MEANING
 from conformance.adapters.file.reading import read_table

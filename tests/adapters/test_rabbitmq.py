@@ -17,12 +17,12 @@ from conformance.adapters import READY_QUEUE, Broker, web
 from conformance.adapters.distribution import fetch
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.file.settings import weaken
-from conformance.clients.amqp import session as amqp_session
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.workers.job import Job
 from conformance.errors import LaunchError, UsageError
 from conformance.history import bare_header
 from conformance.ledger import Ledger
+from conformance.protocols.amqp.sessions import session as amqp_session
 from conformance.run import readiness_probe
 from conformance.scenario.script import Drain
 

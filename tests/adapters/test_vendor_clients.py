@@ -9,11 +9,12 @@ import types
 
 import pytest
 
-from conformance import adapters, claims, paths
+from conformance import adapters, paths
 from conformance.adapters import VARIANT, parse_assignments
 from conformance.adapters.vendor_clients import address_parameters, choose, find, names, of_broker, with_client
 from conformance.clients.roles.modes import MODES
 from conformance.errors import UsageError
+from conformance.protocols import VENDOR_SURFACES
 from conformance.scenario import CALLS, SUBSCRIBED
 
 BROKERS = ["activemq", "artemis", "ems", "openmq", "qpid", "rabbitmq", "reference", "solace"]
@@ -51,8 +52,8 @@ def test_each_is_whole(name: str) -> None:
     assert client.name == name
     assert all(word in client.address for word in ("{host}", "{port}", "{parameters}"))
     assert set(client.modes) <= set(MODES)
-    assert client.surface in claims.VENDOR_SURFACES
-    assert client.wire not in claims.VENDOR_SURFACES or client.wire == client.surface
+    assert client.surface in VENDOR_SURFACES
+    assert client.wire not in VENDOR_SURFACES or client.wire == client.surface
 
 
 @pytest.mark.parametrize("name", names())

@@ -20,7 +20,7 @@ def raw():
     """Opens a raw STOMP session on a scripted peer, `session.peer`; both are closed at the end."""
     from stomp_peer import Peer, job
 
-    from conformance.clients.stomp.raw_session import RawStompSession
+    from conformance.protocols.stomp.sessions.raw_session import RawStompSession
 
     with contextlib.ExitStack() as undo:
 

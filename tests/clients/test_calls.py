@@ -4,8 +4,8 @@ import threading
 
 import pytest
 
-from conformance.clients.jms.jvm import Calls
 from conformance.errors import ClientError
+from conformance.protocols.jms.sessions.jvm import Calls
 
 PATIENCE = 10
 

@@ -30,17 +30,17 @@ from hostile_broker import (
 from stomp_peer import CONNECTED, job, receipt
 
 from conformance import history, limits
-from conformance.clients.amqp.connection import AmqpClientConnection
-from conformance.clients.amqp.session import NO_ID, AmqpSession
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.play import run_job
 from conformance.clients.session import Disconnected
-from conformance.clients.stomp.dialogue import StompDialogue
-from conformance.clients.stomp.raw_session import RawStompSession
-from conformance.clients.stomp.session import StompSession
 from conformance.clients.workers.job import NEVER
 from conformance.errors import ClientError, HistoryError
 from conformance.history import Ended, Op, Phase, Recorder, bare_header
+from conformance.protocols.amqp.sessions.connection import AmqpClientConnection
+from conformance.protocols.amqp.sessions.session import NO_ID, AmqpSession
+from conformance.protocols.stomp.sessions.dialogue import StompDialogue
+from conformance.protocols.stomp.sessions.raw_session import RawStompSession
+from conformance.protocols.stomp.sessions.session import StompSession
 from conformance.scenario.script import Consume, Publish
 
 OUTER_S = 60

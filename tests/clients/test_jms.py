@@ -20,15 +20,15 @@ from stomp_peer import job
 
 from conformance import adapters, history
 from conformance.adapters import DepthProbe, vendor_clients
-from conformance.clients.jms import jvm
-from conformance.clients.jms.questions import Application
-from conformance.clients.jms.session import JmsSession
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.workers.job import NEVER, Job, Vendor
 from conformance.clients.workers.pool import JvmPool
 from conformance.errors import ClientError, FetchError
 from conformance.history import Ended, Op, Phase, bare_header
 from conformance.ledger import Ledger
+from conformance.protocols.jms.sessions import jvm
+from conformance.protocols.jms.sessions.questions import Application
+from conformance.protocols.jms.sessions.session import JmsSession
 from conformance.run.clients import vendor_of
 from conformance.scenario.script import Ask, Consume, ConsumerCrash, Drain, Kill, Nth, Pause, Publish
 

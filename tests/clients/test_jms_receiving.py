@@ -7,9 +7,9 @@ import types
 
 import pytest
 
-from conformance.clients.jms.jvm import Calls
-from conformance.clients.jms.receiving import JmsReceiver, Listening
 from conformance.errors import ClientError
+from conformance.protocols.jms.sessions.jvm import Calls
+from conformance.protocols.jms.sessions.receiving import JmsReceiver, Listening
 
 PATIENCE = 10
 JPYPE = types.SimpleNamespace(JException=ArithmeticError)

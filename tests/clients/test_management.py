@@ -13,10 +13,10 @@ from proton.reactor import Container
 
 from conformance import limits
 from conformance.adapters import DepthProbe
-from conformance.clients.amqp.connection import AmqpClientConnection
 from conformance.clients.management import DepthClient
 from conformance.clients.session import Refused
 from conformance.errors import ClientError
+from conformance.protocols.amqp.sessions.connection import AmqpClientConnection
 
 _IDLE_S = 1.5
 

@@ -11,11 +11,11 @@ from stomp_peer import Peer, job, message, receipt
 
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, OperationAnswer, Refused, SendOutcome
-from conformance.clients.stomp.raw_session import RawStompSession
-from conformance.clients.stomp.session import StompSession
 from conformance.clients.workers.job import StompHeaders
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
+from conformance.protocols.stomp.sessions.raw_session import RawStompSession
+from conformance.protocols.stomp.sessions.session import StompSession
 from conformance.scenario.script import Drain, Publish
 
 HEADERS = StompHeaders(

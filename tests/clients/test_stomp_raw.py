@@ -3,9 +3,9 @@
 import pytest
 from stomp_peer import receipt
 
-from conformance.clients.stomp.dialogue import ReceivedFrame
-from conformance.clients.stomp.raw_session import MalformedFrameError, RawFrameDecoder, encode
 from conformance.errors import ClientError
+from conformance.protocols.stomp.sessions.dialogue import ReceivedFrame
+from conformance.protocols.stomp.sessions.raw_session import MalformedFrameError, RawFrameDecoder, encode
 
 
 def decoded(data):

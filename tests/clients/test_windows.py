@@ -9,12 +9,12 @@ from listed_session import Listed
 from proton import Connection, Delivery, symbol
 from stomp_peer import job, receipt
 
-from conformance.clients.amqp import session as amqp_session
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, OperationAnswer, Received, Refused, SendOutcome, note_range
-from conformance.clients.stomp.dialogue import Receipts
 from conformance.clients.workers.job import Asks
 from conformance.history import SHUT, WAITS, Op, Phase
+from conformance.protocols.amqp.sessions import session as amqp_session
+from conformance.protocols.stomp.sessions.dialogue import Receipts
 from conformance.scenario.script import Consume, Kill, Nth, Publish
 
 WINDOWED = Asks(window=9, event_mode="windowed")

@@ -24,11 +24,11 @@ from conformance.clients.roles.play import connect
 from conformance.clients.session import Disconnected
 from conformance.clients.workers.job import Job
 from conformance.errors import FaultError
-from conformance.faults.frames.reader import TO_CLIENT
 from conformance.faults.link.connection import ArmedLinkFault, ProxyConnection
 from conformance.faults.link.harness import LinkProxy, prove
 from conformance.history import Ended, Op, Phase, bare_header
 from conformance.ledger import Ledger
+from conformance.protocols.reader import TO_CLIENT
 from conformance.scenario.script import Between, Cut, Delay, Drain, Frame, HoldLink, Throttle
 
 HOST = "127.0.0.1"

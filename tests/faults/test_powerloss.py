@@ -19,13 +19,13 @@ from conformance import adapters, mounts
 from conformance import ledger as ledger_of
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, Refused
-from conformance.clients.stomp.raw_session import RawStompSession
 from conformance.clients.workers.job import Job, StompHeaders
 from conformance.errors import FaultError, UsageError
 from conformance.faults.power import image, loss
 from conformance.faults.power.image import FILE_SYSTEMS, LossyDisk, cannot
 from conformance.history import Phase, bare_header, make_body, message_id
 from conformance.ledger import Ledger, release_leftovers
+from conformance.protocols.stomp.sessions.raw_session import RawStompSession
 from conformance.scenario.script import Drain
 
 needs_power = pytest.mark.skipif(bool(cannot()), reason=cannot() or "it can")

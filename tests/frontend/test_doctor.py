@@ -29,10 +29,12 @@ from conformance.frontend import doctor
 from conformance.frontend.cli import cli
 from conformance.frontend.doctor import probes
 from conformance.judge import rules
+from conformance.protocols import PROTOCOLS
 from conformance.scenario.script import DiskFault, PowerLoss
 
 CATALOGUE = claims.load()
 SCENARIOS = scenario.load(CATALOGUE)
+BUILD = PROTOCOLS["amqp"].library.build
 
 
 @pytest.fixture
@@ -234,7 +236,7 @@ def test_without_a_compiler(no_path, monkeypatch):
     hidden(monkeypatch, "proton")
 
     assert ["note", "missing"] == [there.state, doctor.check("compiler").state]
-    assert f"apt-get install {' '.join(sorted(probes.BUILD.split()))}" == (
+    assert f"apt-get install {' '.join(sorted(BUILD.split()))}" == (
         "apt-get install " + " ".join(sorted(there.todo.removeprefix("apt-get install ").split()))
     )
 
@@ -478,7 +480,7 @@ def test_where_nothing_is_installed(tmp_path):
 
     assert (3, "") == (done.returncode, done.stderr)
     assert f"pip install {' '.join(probes.PACKAGES.values())}" in done.stdout
-    assert f"apt-get install {probes.BUILD}, then pip install python-qpid-proton" in done.stdout
+    assert f"apt-get install {BUILD}, then pip install python-qpid-proton" in done.stdout
     assert re.search(r"^missing  strace +it cannot be asked: msgspec is not installed$", done.stdout, re.MULTILINE)
     assert "not counted: pip install msgspec" in done.stdout
     assert "Not even the bundled broker can be tried: packages, python-qpid-proton, java, spark." in done.stdout

@@ -13,8 +13,8 @@ from conformance.adapters import vendor_clients
 from conformance.adapters.distribution import fetch
 from conformance.adapters.file import schema
 from conformance.adapters.file.model import BrokerFile
-from conformance.adapters.opening import WIRES
 from conformance.frontend.cli import adapters as listing
+from conformance.protocols import WIRES
 
 FILES = sorted((paths.fixtures() / "brokers").glob("*/broker.toml"))
 PUBLISHED = paths.root() / "docs" / "broker.schema.json"

@@ -35,15 +35,22 @@ def blocks(page, language):
 def play(checkout, page):
     """Run every line of the page's console blocks; returns what each printed."""
     said = []
-    path = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
     for line in "".join(blocks(page, "console")).splitlines():
         name, *words = shlex.split(line, comments=True)
-        start = {"conformance": [sys.executable, "-m", "conformance.frontend.cli"], "python": [sys.executable]}[name]
-        env = {**os.environ, "PATH": path, "PYTHONPATH": str(checkout)}
-        done = subprocess.run([*start, *words], cwd=checkout, env=env, capture_output=True, text=True, check=False)
-        assert 0 == done.returncode, f"{line}\n{done.stdout}\n{done.stderr}"
-        said.append(done.stdout)
+        said.append(
+            played(checkout, [*{"conformance": ["-m", "conformance.frontend.cli"], "python": []}[name], *words])
+        )
     return said
+
+
+def played(checkout, words):
+    """Return what Python prints with these words, in the checkout."""
+    path = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
+    env = {**os.environ, "PATH": path, "PYTHONPATH": str(checkout)}
+    command = [sys.executable, *words]
+    done = subprocess.run(command, cwd=checkout, env=env, capture_output=True, text=True, check=False)
+    assert 0 == done.returncode, f"{words}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
 
 
 @pytest.mark.spark
@@ -72,3 +79,46 @@ def test_the_broker_of_the_page(checkout):
 
     assert "native       can be started here" in shown
     assert "can be tried: conformance run --adapter example" in checked
+
+
+ACCEPTED = """
+import json
+from conformance.adapters.credentials import parse_url
+from conformance.campaign import Options, prepare
+from conformance.frontend import doctor
+from conformance.protocols import REPRODUCERS, link_reading
+
+print(json.dumps([
+    parse_url("example://broker").port,
+    prepare(Options(adapter="example", protocol="example")).selection.protocol,
+    [type(each).__module__ for each in link_reading("example").readers()],
+    [words for probe in doctor.PROBES if "example" in (words := probe.enables())],
+    list(REPRODUCERS),
+]))
+"""
+
+
+@pytest.mark.process
+def test_the_protocol_of_the_page(checkout):
+    """One folder and one entry of the table: the protocol is accepted wherever the suite names one."""
+    record, sessions = blocks("protocol.md", "python")
+    room = checkout / "conformance" / "protocols"
+    (room / "example").mkdir()
+    (room / "example" / "__init__.py").write_text(record)
+    (room / "example" / "sessions.py").write_text(sessions)
+    table = room / "__init__.py"
+    table.write_text(re.sub(r"\bjms, (stomp|amqp091)\b", r"example, jms, \1", table.read_text()))
+    (checkout / "fixtures" / "brokers" / "example").mkdir()
+
+    _, shown, checked, _ = play(checkout, "protocol.md")
+
+    assert "over example the same" in shown
+    assert "example: found again" in checked
+    assert "can be tried: conformance run --adapter example" in checked
+    (port, protocol, readers, (enables,), reproduced) = json.loads(played(checkout, ["-c", ACCEPTED]))
+    assert (61615, "example", ["amqp", "stomp", "example"]) == (port, protocol, reproduced)
+    assert ["conformance.protocols.stomp.frames"] * 2 == readers
+    assert re.fullmatch(r"--protocol example: \d+ claims, 0 of them decided only there", enables)
+    reference = checkout / "docs" / "reference"
+    assert "amqp, stomp, example, or jms and amqp091 through" in (reference / "options.md").read_text()
+    assert "| `example` | [ProtocolAccess]" in (reference / "broker-toml.md").read_text()

@@ -12,6 +12,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 
 import pytest
 
@@ -21,18 +22,18 @@ from conformance.adapters import vendor_clients
 from conformance.adapters.controls import substitute
 from conformance.adapters.file.settings import weaken
 from conformance.adapters.interface import LAUNCHERS
-from conformance.adapters.opening import WIRES
 from conformance.claims import Subject, unmet
 from conformance.judge import anomalies
 from conformance.judge.plan import exposures
+from conformance.protocols import PROTOCOLS, VENDOR_SURFACES, WIRES
 from conformance.reference import liars
 from conformance.run.planning import Selection
 from conformance.scenario import Liar, SessionLiar, Weakened
 
 ROOT = paths.root()
 STAGES = (
-    "errors limits paths claims history scenario records mounts processes locks ledger adapters faults clients run judge"
-    " report campaign followup frontend"
+    "errors limits paths history protocols claims scenario records mounts processes locks ledger adapters faults clients"
+    " run judge report campaign followup frontend"
 ).split()
 """A stage imports only stages to its left; `paths` is a table of folders."""
 
@@ -42,7 +43,12 @@ IMPORTS = re.compile(r"\b(?:import|from) .*")
 
 
 def stage(path: pathlib.Path) -> str:
-    return path.relative_to(ROOT / "conformance").parts[0].removesuffix(".py")
+    return stage_of(path.relative_to(ROOT / "conformance").with_suffix("").parts)
+
+
+def stage_of(parts: Sequence[str]) -> str:
+    """Return the stage of a module. The sessions of a protocol lie in its folder, and are clients."""
+    return "clients" if parts[0] == "protocols" and "sessions" in parts else parts[0]
 
 
 def imports(path: pathlib.Path) -> set[str]:
@@ -50,10 +56,12 @@ def imports(path: pathlib.Path) -> set[str]:
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "conformance":
-            parts = (node.module or "").split(".")
-            found |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
+            parts = (node.module or "").split(".")[1:]
+            found |= {stage_of((*parts, alias.name)) for alias in node.names}
         elif isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("conformance.")}
+            found |= {
+                stage_of(alias.name.split(".")[1:]) for alias in node.names if alias.name.startswith("conformance.")
+            }
     return found - {"__version__"}
 
 
@@ -167,6 +175,19 @@ def test_the_architecture_page_names_what_exists():
     assert [str(path) for path in named if not path.is_dir() and not path.with_suffix(".py").exists()] == []
 
 
+def test_a_protocol_is_named_in_its_folder_only():
+    """Other rooms ask the record of a protocol, so that a further one costs no edit there."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in OWN
+        if "conformance" in path.parts and stage(path) != "reference" and "protocols" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and node.value in PROTOCOLS
+    ]
+
+    assert found == []
+
+
 def test_every_claim_has_a_scenario_or_a_dated_reason():
     """In exactly one of the two places."""
     catalogue = claims.load()
@@ -225,7 +246,7 @@ def every_way():
     """Each broker over each protocol, by the suite's own sessions or by a vendor's client."""
     for adapter in every_adapter():
         yield from ((adapter, word, None) for word in WIRES if word in adapter.file.protocols)
-        for surface in claims.VENDOR_SURFACES if adapter.launcher != "external" else ():
+        for surface in VENDOR_SURFACES if adapter.launcher != "external" else ():
             for client in vendor_clients.speaking(surface, adapter.file):
                 yield vendor_clients.with_client(adapter, client), surface, client
 
@@ -249,7 +270,7 @@ def test_every_check_names_what_exists():
     through = [
         substitute(check, claims.Kind.SAFETY, "none", "native", word, ())
         for check in checks
-        for word in claims.VENDOR_SURFACES
+        for word in VENDOR_SURFACES
         if isinstance(check.control, Liar)
     ]
     lying = {check.control.name for check in (*checks, *through) if isinstance(check.control, SessionLiar)}

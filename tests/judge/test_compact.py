@@ -13,8 +13,8 @@ from conformance import records
 from conformance.errors import HistoryError
 from conformance.history import Ended, Event, Op, Phase, parse_message
 from conformance.judge.input import packing
-from conformance.judge.input.link_frames import CARRIES
 from conformance.judge.input.packing import FILE, OP_CODE, PHASE_CODE, SCHEMA, SOURCES
+from conformance.protocols.ties import CARRIES
 
 HISTORY = history("kept 1 2, took 1, killed consumer-1, settled 2")
 PHASES = {code: phase for phase, code in PHASE_CODE.items()}

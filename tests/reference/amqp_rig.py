@@ -6,7 +6,7 @@ from typing import Any
 
 from proton import Connection, Delivery, Endpoint, Message, Transport, symbol
 
-from conformance.faults.frames import amqp as frames_amqp
+from conformance.protocols.amqp import frames as frames_amqp
 from conformance.reference.amqp import connection as amqp
 from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.honest import Honest

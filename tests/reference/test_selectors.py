@@ -6,12 +6,12 @@ import pytest
 from proton import Data, Described, Message, symbol, ulong
 from proton.reactor import LinkOption
 
-from conformance.clients.amqp.session import AmqpSession
 from conformance.clients.roles.modes import AckHeader
-from conformance.clients.stomp.raw_session import RawStompSession
 from conformance.clients.workers.job import Job
 from conformance.errors import ClientError
 from conformance.history import bare_header
+from conformance.protocols.amqp.sessions.session import AmqpSession
+from conformance.protocols.stomp.sessions.raw_session import RawStompSession
 from conformance.reference.core import selector
 from conformance.reference.stomp.message import store
 from conformance.scenario.script import Consume, Publish

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.clients.stomp import raw_session
+from conformance.protocols.stomp.sessions import raw_session
 from conformance.reference.stomp import frames as stomp_frames
 from conformance.reference.stomp.frames import CLIENT, SERVER, VERSIONS, Decoder, ProtocolError, StompFrame, encode
 

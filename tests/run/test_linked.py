@@ -5,8 +5,8 @@ import pytest
 from trial_histories import drained, events_of, messages
 
 from conformance.history import Ended, Op, Phase, read
-from conformance.judge.input.link_frames import CARRIES
 from conformance.judge.input.packing import OP_CODE, compact
+from conformance.protocols.ties import CARRIES
 from conformance.scenario.script import SETTLE, Consume, ConsumerCrash, Drain, Kill, Nth, Publish, Restart
 
 BOTH = pytest.mark.parametrize("protocol", ["amqp", "stomp"])

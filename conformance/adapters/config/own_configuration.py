@@ -26,6 +26,7 @@ from conformance.adapters.file.settings import EffectiveSettings
 from conformance.adapters.launch import ports
 from conformance.claims import Value
 from conformance.errors import UsageError
+from conformance.protocols import protocol_of_depth
 
 _NAME = r"[\w.\-]*(?:pass(?:word|phrase|code|wd)?|secret|credential|token)s?(?:\.\d+)?"
 _SECRETS = tuple(
@@ -505,9 +506,9 @@ def _pick(rules: Listeners, file: BrokerFile, text: XmlText) -> Picked:
             continue
         chosen = min(fitting, key=lambda one: (one.tls, one.number not in ports, one.number))
         protocols[name] = ports.setdefault(chosen.number, name if ports else file.protocols[name].port)
-    asked = file.depth is not None and file.depth.method == "amqp-management"
-    if not protocols or (asked and "amqp" not in protocols):
-        wanted = rules.speaks["amqp"] if asked else " or ".join(rules.speaks.values())
+    asked = protocol_of_depth(file.depth.method) if file.depth is not None else ""
+    if not protocols or (asked and asked not in protocols):
+        wanted = rules.speaks[asked] if asked else " or ".join(rules.speaks.values())
         why = ", by which the depth of a queue is asked for" if asked else ""
         raise UsageError(f"{rules.at}: none speaks {wanted}{why}; add one to a copy of the file")
     return Picked(rules, ports, protocols)

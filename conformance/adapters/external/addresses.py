@@ -10,11 +10,12 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
-from conformance.adapters.credentials import OPEN, SCHEMES, Access, ClientTls, parse_url, scheme_of
+from conformance.adapters.credentials import OPEN, Access, ClientTls, parse_url, scheme_of
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.launch.readiness import GREETED, connect_error, greeting_error
 from conformance.adapters.web import PORTS
 from conformance.errors import LaunchError, UsageError
+from conformance.protocols import SCHEMES, WIRES
 
 HTTP = "http"
 _CONNECT_S = 2.0
@@ -185,6 +186,6 @@ def _place(url: str) -> Place:
 
 
 def examples(file: BrokerFile) -> list[str]:
-    """Return an address for each protocol that has a scheme; those of a broker that has none are for AMQP."""
+    """Return an address for each protocol that has a scheme; of a broker that has none, one of the default protocol."""
     known = [scheme_of(one) for one in file.protocols if scheme_of(one) in SCHEMES]
-    return [f"{scheme}://HOST:PORT" for scheme in known or ["amqp"]]
+    return [f"{scheme}://HOST:PORT" for scheme in known or [scheme_of(WIRES[0])]]

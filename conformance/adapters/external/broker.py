@@ -28,6 +28,7 @@ from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, wo
 from conformance.adapters.launch.readiness import LOGIN_S, RefusedLogins, not_served
 from conformance.errors import BlockedError, ClientError, ConformanceError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger
+from conformance.protocols import protocol_of_depth
 from conformance.scenario import EXPIRY_QUEUE, FRESH, LIVES, SEVERAL
 from conformance.scenario.reading import CLEAN_RESTART, JOURNAL_WATCHED, KILL_OF_HALTED, KILL_WHILE_STARTING
 
@@ -346,11 +347,12 @@ class ExternalBroker:
         return source.file.access.of(protocol, source.here, self.places[protocol].access).tls
 
     def _at_its_host(self, url: str) -> str:
-        user = self.access("http").user if self.rules.same_login else ""
+        user = self.access(HTTP).user if self.rules.same_login else ""
         return at_its_host(url, self.places, user)
 
     def _amqp(self) -> tuple[str, int, Access] | None:
-        return (*self.endpoint("amqp"), self.access("amqp")) if "amqp" in self.places else None
+        asked = protocol_of_depth("amqp-management")
+        return (*self.endpoint(asked), self.access(asked)) if asked in self.places else None
 
     @property
     def _refusing(self) -> bool:

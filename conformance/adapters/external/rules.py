@@ -11,6 +11,7 @@ from conformance.adapters.file.placeholders import placeholders
 from conformance.adapters.file.reading import check_external, texts
 from conformance.adapters.file.table import together
 from conformance.errors import UsageError
+from conformance.protocols import protocol_of_depth
 
 _OF_STARTED = ("archive", "data_dir", "home", "instance", "java", "java_home", "log_file")
 """Placeholders that have a value only for a broker that the suite starts."""
@@ -55,9 +56,9 @@ def _missing_addresses(file: BrokerFile, rules: External) -> Iterator[str]:
     depth = rules.depth or file.depth
     if depth is None:
         return
-    needed = "amqp" if depth.method == "amqp-management" else HTTP if "{http_port}" in depth.url else ""
+    needed = protocol_of_depth(depth.method) or (HTTP if "{http_port}" in depth.url else "")
     if needed and needed not in rules.urls:
-        what = {HTTP: "of the management", "amqp": "for AMQP"}[needed]
+        what = "of the management" if needed == HTTP else f"for {needed.upper()}"
         given = ",".join(rules.urls.values())
         yield (
             f"external=: the address {what} is missing: the suite asks {file.name} over {needed.upper()} how many "

@@ -1,6 +1,6 @@
 """The whole table of a `broker.toml`, and the parts that describe what the broker can do.
 
-`[access]` is the TLS and login of clients; it names secrets and never holds one. `[config]` is how the copy of a user's
+`[config]` is how the copy of a user's
 own configuration differs from the original. The copy must not write to the folders of the original, listen on its
 ports, or connect to its peers. So ports, bind addresses and paths are rewritten, and an element that connects to other
 systems is refused. Nothing else changes.
@@ -9,13 +9,13 @@ systems is refused. Nothing else changes.
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
-import msgspec
 import pydantic
 
-from conformance.adapters.credentials import OPEN, Access, ClientTls, Secret, check, redact_passwords
+from conformance.adapters.credentials import OPEN, Access, check, redact_passwords
+from conformance.adapters.file.access_tables import AccessTable
 from conformance.adapters.file.launch_tables import (
     NEVER_HERE,
     Alarm,
@@ -34,7 +34,6 @@ from conformance.adapters.file.launch_tables import (
     order,
     with_external_defaults,
 )
-from conformance.adapters.file.placeholders import fill, placeholders
 from conformance.adapters.file.table import Inside, Pattern, Table, Value, Word
 from conformance.errors import UsageError
 from conformance.scenario import COPIES
@@ -122,114 +121,6 @@ class Config(Table):
         if self.listeners is not None and self.format != "xml":
             raise ValueError("listeners need format xml; a file of keys has rewrite")
         return self
-
-
-_HERE = "here"
-Mechanism = Literal["ANONYMOUS", "PLAIN", "EXTERNAL", "SCRAM-SHA-1", "SCRAM-SHA-256", "SCRAM-SHA-512"]
-
-
-class SecretTable(Table):
-    """Where a secret is: `env` names an environment variable, `file` a file with one line. Give one of the two."""
-
-    env: str = ""
-    file: str = ""
-
-    @pydantic.model_validator(mode="after")
-    def _one_source(self) -> SecretTable:
-        if bool(self.env) == bool(self.file):
-            raise ValueError("expected either env or file, where the password is")
-        return self
-
-
-class TlsTable(Table):
-    """TLS to the broker; an empty table is enough.
-
-    `ca` is a file of authorities (default: those of this machine), `certificate` and `key` are the client's own, all in
-    PEM. `server_name` is the name in the broker's certificate if that is not its host.
-    """
-
-    ca: str = ""
-    certificate: str = ""
-    key: str = ""
-    server_name: str = ""
-
-
-class ProtocolAccess(Table):
-    """The credentials of a client over one protocol. A key that is absent is taken from `[access]`.
-
-    `user` and `password` are a login, `mechanism` is a SASL mechanism (AMQP). Without it a user means PLAIN, a
-    certificate without a user EXTERNAL, and anything else ANONYMOUS. A `tls` of its own replaces the whole table.
-    """
-
-    user: str = ""
-    password: SecretTable | None = None
-    mechanism: Mechanism | None = None
-    tls: TlsTable | None = None
-
-
-class AccessTable(ProtocolAccess):
-    """The credentials of clients: `user`, `password`, `mechanism` and `tls`, and tables for single protocols.
-
-    `http` is the broker's own interface, if [depth] and [queues] have an address of https: only its `tls` counts.
-    Files may hold `{here}`, the folder of this file.
-    """
-
-    amqp: ProtocolAccess | None = None
-    stomp: ProtocolAccess | None = None
-    jms: ProtocolAccess | None = None
-    http: ProtocolAccess | None = None
-    _typed: Access = OPEN
-
-    @pydantic.model_validator(mode="after")
-    def _only_here(self) -> AccessTable:
-        for text in self._texts():
-            for word in placeholders(text):
-                if word != _HERE:
-                    raise ValueError(f"{text}: {{{word}}} is unknown; this table knows only {{here}}")
-        for name, own in self._own.items():
-            if name != "amqp" and own is not None and own.mechanism is not None:
-                raise ValueError(f"{name} has no SASL: a mechanism is for amqp")
-        return self
-
-    def typed(self, access: Access) -> AccessTable:
-        """The same table, overridden by the options of a user, whose file names hold no placeholders."""
-        made = self.model_copy()
-        made._typed = access
-        return made
-
-    def of(self, protocol: str, here: pathlib.Path, at: Access = OPEN) -> Access:
-        """The credentials for that protocol. `here` is the folder of the file; the address `at` overrides the file."""
-        own = self._own.get(protocol)
-        found = _plain(self, here)
-        if own is not None:
-            over = _plain(own, here)
-            found = msgspec.structs.replace(found.merged(over), tls=over.tls or found.tls)
-        found = found.merged(at).merged(self._typed)
-        return found if protocol == "amqp" else msgspec.structs.replace(found, mechanism="")
-
-    @property
-    def _own(self) -> dict[str, ProtocolAccess | None]:
-        return {"amqp": self.amqp, "stomp": self.stomp, "jms": self.jms, "http": self.http}
-
-    def _texts(self) -> Iterator[str]:
-        for each in (self, *self._own.values()):
-            if each is not None and each.password is not None:
-                yield each.password.file
-            if each is not None and each.tls is not None:
-                yield from (each.tls.ca, each.tls.certificate, each.tls.key)
-
-
-def _plain(table: ProtocolAccess, here: pathlib.Path) -> Access:
-    def filled(text: str) -> str:
-        return fill(text, {_HERE: str(here.absolute())})
-
-    secret, tls = table.password, table.tls
-    return Access(
-        user=table.user,
-        password=Secret(env=secret.env, file=filled(secret.file)) if secret else None,
-        mechanism=table.mechanism or "",
-        tls=ClientTls(filled(tls.ca), filled(tls.certificate), filled(tls.key), tls.server_name) if tls else None,
-    )
 
 
 def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from conformance.adapters.file.model import VARIANT, BrokerFile, Setting, laid_o
 from conformance.adapters.file.placeholders import MEANING, placeholders
 from conformance.adapters.file.table import problems, read_toml, together
 from conformance.errors import UsageError
+from conformance.protocols import WIRES
 
 _REFERENCES = {
     "protocols.*.port": "ports",
@@ -220,7 +221,7 @@ def _unknown_placeholders(data: Mapping[str, Any]) -> Iterator[str]:
 def _contradictions(data: Mapping[str, Any]) -> Iterator[str]:
     """Keys that need others."""
     settings = dict(_items(data.get("settings")))
-    if data.get("depth") is None and (not _is_external(data) or {"amqp", "stomp"} & {*_names(data.get("protocols"))}):
+    if data.get("depth") is None and (not _is_external(data) or {*WIRES} & {*_names(data.get("protocols"))}):
         yield "depth: required: without it the suite cannot tell an empty queue from a stuck one"
     if data.get("policies") is not None and not _at(data, "policies.fields"):
         yield "policies.fields: required: without it no policy is read from the answer"

@@ -29,6 +29,8 @@ from conformance.adapters.launch.broker_log import end_of
 from conformance.adapters.launch.plan import Plan
 from conformance.adapters.launch.queue_declaration import lasting
 from conformance.errors import BlockedError, ClientError, LoginError
+from conformance.protocols import PROTOCOLS
+from conformance.protocols.model import Greeting
 
 
 class WrongProtocolError(Exception):
@@ -208,22 +210,9 @@ def not_served(error: ClientError) -> str:
 
 
 _LONGEST = 64
-_TITLES = {"amqp": "AMQP 1.0", "stomp": "STOMP"}
 
-_HEADER = re.compile(rb"AMQP[\x00\x02\x03]\x01\x00\x00")
-"""AMQP 1.0 section 5.3.1. A broker of AMQP 0-9-1 answers `AMQP 0 0 9 1`: the first four bytes prove nothing."""
-
-_FRAME = re.compile(rb"[\r\n]*(CONNECTED|ERROR)\r?\n")
-"""STOMP 1.2: the answer to CONNECT, where a refused login is one too."""
-
-_ASKED: Mapping[str, tuple[bytes, re.Pattern[bytes], int]] = {
-    "amqp": (b"AMQP\x03\x01\x00\x00", _HEADER, 8),
-    "stomp": (b"CONNECT\naccept-version:1.0,1.1,1.2\nhost:localhost\n\n\0", _FRAME, 12),
-}
-"""By protocol: the request, the right answer, and how many bytes decide."""
-
-GREETED = tuple(_ASKED)
-"""The protocols that can be asked."""
+GREETED: Mapping[str, Greeting] = {name: each.greeting for name, each in PROTOCOLS.items() if each.greeting}
+"""The protocols that can be asked, and how."""
 
 TLS_RECORD = (b"\x15\x03", b"\x16\x03")
 """How an alert and a handshake begin (RFC 8446 section 5.1): the answer of a TLS port to a client without TLS."""
@@ -254,13 +243,14 @@ def greeting_error(
             said = _answer(line, protocol)
     except _GreetingError as error:
         return str(error), error.final
-    if _ASKED[protocol][1].match(said):
+    if GREETED[protocol].answer.match(said):
         return "", False
+    title = PROTOCOLS[protocol].title
     if tls is None and (said[:2] in TLS_RECORD or (not said and speaks_tls(host, port, timeout_s))):
         return f"{host}:{port} answers in TLS: say so ([access.tls], --tls, a URL of TLS), or use its plain port", True
     if said.strip(b"\r\n"):
-        return f"{host}:{port} answers {said[:_LONGEST]!r}, which is not {_TITLES[protocol]}", True
-    return f"{host}:{port} accepts connections and says nothing in {_TITLES[protocol]}", False
+        return f"{host}:{port} answers {said[:_LONGEST]!r}, which is not {title}", True
+    return f"{host}:{port} accepts connections and says nothing in {title}", False
 
 
 def speaks_tls(host: str, port: int, timeout_s: float) -> bool:
@@ -287,7 +277,7 @@ def connect_error(host: str, port: int, error: OSError) -> str:
 
 def _answer(line: socket.socket, protocol: str) -> bytes:
     """Read as much as decides. Silence and a reset end it; the bytes before them count."""
-    question, right, enough = _ASKED[protocol]
+    question, right, enough = GREETED[protocol]
     said = b""
     with contextlib.suppress(OSError):
         line.sendall(question)

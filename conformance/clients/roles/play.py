@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import os
 import pathlib
 import select
@@ -18,20 +19,18 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from conformance.adapters.credentials import give, redact_passwords
-from conformance.clients.amqp.session import AmqpSession
-from conformance.clients.jms.session import JmsSession
 from conformance.clients.management import DepthClient
 from conformance.clients.roles.consumer import consume
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.operations import Note, delivery_fields, next_received, noting
 from conformance.clients.roles.publisher import publish
 from conformance.clients.session import Disconnected, Refused, Session
-from conformance.clients.stomp.raw_session import RawStompSession
-from conformance.clients.stomp.session import StompSession
 from conformance.clients.workers.job import LIVENESS_FACTOR, Job, JobResult
 from conformance.clients.workers.trigger import ArmedCommand, ArmedFault
 from conformance.errors import ClientError, ConformanceError
 from conformance.history import DELAYED, Op, Phase, Recorder, message_id
+from conformance.protocols import WIRES
+from conformance.protocols.jms.sessions.session import JmsSession
 from conformance.scenario.script import Ask, Consume, ConsumerCrash, Drain, Publish
 
 AskDepth = Callable[[str], int]
@@ -40,11 +39,14 @@ _ASKER = 9
 """The producer number of answers. No publisher of a script has it."""
 
 _SESSIONS: dict[tuple[str, str], Callable[[Job, Callable[[], None]], Session]] = {
-    ("amqp", "library"): AmqpSession,
-    ("stomp", "library"): StompSession,
-    ("stomp", "raw"): RawStompSession,
+    (name, kind): make
+    for name in WIRES
+    for kind, make in importlib.import_module(f"conformance.protocols.{name}.sessions").SESSIONS.items()
 }
-"""The session class by protocol and client. A job with a vendor's client has a `JmsSession`."""
+"""The session class by protocol and client. A job with a vendor's client has a `JmsSession`.
+
+All are imported when the worker starts, because it forks a process for each job.
+"""
 
 
 def run_job(job: Job, handles: Sequence[int], control: int | None = None) -> JobResult:

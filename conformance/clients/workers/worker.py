@@ -21,10 +21,10 @@ import traceback
 
 import msgspec
 
-from conformance.clients.jms import jvm
 from conformance.clients.roles.play import run_job
 from conformance.clients.workers.job import Job, Vendor
 from conformance.errors import ClientError
+from conformance.protocols.jms.sessions import jvm
 
 _CHUNK = 1 << 16
 _MAX_FDS = 64

@@ -17,11 +17,11 @@ from typing import Any
 
 import msgspec
 
-from conformance.faults.frames import pair
-from conformance.faults.frames import reader as frames
-from conformance.faults.frames.reader import TO_BROKER, TO_CLIENT, LinkFrame
 from conformance.faults.link.direction import LinkDirection, Pace
 from conformance.history import Event, Header, Op, Phase, Recorder
+from conformance.protocols import link_reading
+from conformance.protocols import reader as frames
+from conformance.protocols.reader import TO_BROKER, TO_CLIENT, LinkFrame
 from conformance.scenario.script import Cut, Delay, Frame, HoldLink, LinkFault, Throttle, fixed_number
 
 _IDLE_S = 0.1
@@ -151,7 +151,7 @@ class ProxyConnection:
         self._cut = False
         self._resets = False  # a reset is being passed on: every further end belongs to it
         self._affected = 0
-        to_broker, to_client = pair(protocol)
+        to_broker, to_client = link_reading(protocol).readers()
         pace = armed.pace
         self._directions = {
             TO_BROKER: LinkDirection(TO_BROKER, client, broker, to_broker, self, pace()),

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
-from conformance.faults.frames.reader import LinkFrame, Splitter
+from conformance.protocols.reader import LinkFrame, Splitter
 
 _BUFFER = 1 << 18
 _MOST_KEPT = 1 << 26

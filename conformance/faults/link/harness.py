@@ -37,7 +37,7 @@ class LinkProxy:
         folder: The folder of the trial. It gets the history, and a log if the proxy reports an error.
         header: The header of the history; `process` is replaced.
         upstream: Address and port of the broker.
-        protocol: The protocol of the link: `amqp`, `amqp091`, `stomp`, or one whose frames are not read.
+        protocol: The protocol of the link: one of `PROTOCOLS`, or one whose frames are not read.
         fault: The fault of the link, all its numbers drawn; None for a link that only records.
         number: N, from 1 on: a trial may have several.
         epoch: The run of the broker behind it.

@@ -17,6 +17,7 @@ from conformance.followup.bundle.script import Reproduction, password_of, port_o
 from conformance.followup.bundle.source import BundleSource
 from conformance.followup.upgrade.broker import pair_of
 from conformance.judge.plan.timeline import fold
+from conformance.protocols import REPRODUCERS
 from conformance.report.phrases import steps_in_words
 from conformance.scenario import COPIES, LIVES
 
@@ -26,10 +27,6 @@ NO_SCENARIO = "this version of the suite has no scenario of that name"
 LINES = 24
 """A longer timeline is folded in the text; the file has all of it."""
 
-_CAPTURE = {
-    "amqp": "`PN_TRACE_FRM=1 python reproduce.py ...` prints every AMQP frame",
-    "stomp": "`tcpdump -i lo -w wire.pcap port PORT` beside `reproduce.py` keeps every byte",
-}
 _HIDDEN = "only the two ends of a TLS connection can read its frames"
 NOTHING = (
     "In this trial no claim was violated: there is nothing to report from it. The bundle holds what was recorded, and "
@@ -102,8 +99,8 @@ def _key(source: BundleSource, name: str) -> str:
 
 def capture(source: BundleSource) -> str:
     """Say how the maintainer can capture the frames that the trial did not store."""
-    hidden = source.run.protocol == "stomp" and _access(source).tls is not None
-    return _HIDDEN if hidden else _CAPTURE[source.run.protocol]
+    reproducer = REPRODUCERS[source.run.protocol]
+    return _HIDDEN if reproducer.plain_only and _access(source).tls is not None else reproducer.capture
 
 
 def _access(source: BundleSource) -> Access:
@@ -209,7 +206,7 @@ def _words(adapter: Adapter, text: str) -> str:
 
 def _port(adapter: Adapter, name: str) -> int:
     """Return the default number of a port of the broker's file; that of HTTP if no script uses the port."""
-    found = [word for word, entry in adapter.file.protocols.items() if entry.port == name and word in _CAPTURE]
+    found = [word for word, entry in adapter.file.protocols.items() if entry.port == name and word in REPRODUCERS]
     return port_of(found[0], credentials_of(adapter, found[0])) if found else 8161
 
 

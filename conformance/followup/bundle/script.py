@@ -15,13 +15,14 @@ import msgspec
 
 from conformance import paths
 from conformance.adapters import Adapter
-from conformance.adapters.credentials import PLAIN, SCHEMES, SCRAM, Access, mechanism_of, scheme_of
+from conformance.adapters.credentials import PLAIN, SCRAM, Access, mechanism_of, scheme_of
 from conformance.adapters.opening import credentials_of
 from conformance.clients.roles.modes import MODES
 from conformance.errors import visible
 from conformance.faults.disk.injection import FILLED, SYNCS
-from conformance.faults.frames.reader import KINDS
 from conformance.followup.upgrade.broker import pair_of
+from conformance.protocols import REPRODUCERS, SCHEMES
+from conformance.protocols.reader import KINDS
 from conformance.scenario import Scenario
 from conformance.scenario.reading import singles
 from conformance.scenario.script import (
@@ -51,7 +52,6 @@ from conformance.scenario.script import (
 
 FOLDER = paths.fixtures() / "reproduce"
 
-TEMPLATES = {"amqp": "amqp.py.j2", "stomp": "stomp.py.j2"}
 COMMON = "common.py.j2"
 PARTS = {"relay": "relay.py.j2", "recovery": "recovery.py.j2", "strace": "disk.py.j2"}
 """The template parts of each fault."""
@@ -63,8 +63,6 @@ MODULES = {
     "recovery": "ctypes socket struct",
     "relay": "fcntl socket struct threading",
     "strace": "re",
-    "stomp": "socket",
-    "stomp tls": "ssl",
 }
 """The imports of each part."""
 
@@ -115,18 +113,6 @@ LARGEST = 4096
 
 HOW = ("fin", "rst")
 """Not `half_open`: a client never notices it, and would have to guess how long to wait."""
-
-_IMPORTS = {
-    "amqp": """
-from proton import Delivery, Described, Message, ProtonException, {tls}Terminus, Timeout, symbol
-from proton.handlers import MessagingHandler
-from proton.reactor import AtMostOnce, LinkOption
-from proton.utils import BlockingConnection
-
-LOST = (ProtonException, ConnectionError)
-""",
-    "stomp": "",
-}
 
 
 class CannotError(Exception):
@@ -471,7 +457,7 @@ def _render(script: Scenario, checks: list[str], body: Body, adapter: Adapter, q
         undefined=jinja2.StrictUndefined,
     )
     environment.filters.update(docstring=docstring, repr=repr)
-    protocol = body.protocol
+    protocol, reproducer = body.protocol, REPRODUCERS[body.protocol]
     spoken, access = adapter.file.protocols[protocol], credentials_of(adapter, protocol)
     held = body.words.get("held")
     words = {
@@ -485,7 +471,7 @@ def _render(script: Scenario, checks: list[str], body: Body, adapter: Adapter, q
         "names": checks,
         "modules": _modules(body),
         "words_of_needs": _needed(body, access),
-        "imports": _IMPORTS[protocol].format(tls="SSLDomain, " if "tls" in body.needs else "")
+        "imports": reproducer.imports.format(tls=reproducer.tls_name if "tls" in body.needs else "")
         + (f"\nHELD = {held}\n" if held else ""),
         **_access(access),
         "virtual_host": repr(spoken.virtual_host) if spoken.virtual_host else "",
@@ -496,14 +482,14 @@ def _render(script: Scenario, checks: list[str], body: Body, adapter: Adapter, q
         "checks": [BEFORE[name] for name in checks if name in BEFORE] + [CHECKS[name] for name in checks],
         "body": body.lines,
     }
-    parts = [TEMPLATES[protocol], *(file for need, file in PARTS.items() if need in body.needs)]
+    parts = [reproducer.template, *(file for need, file in PARTS.items() if need in body.needs)]
     client = "\n\n".join(environment.get_template(file).render(words) for file in parts)
     text = environment.get_template(COMMON).render({**words, "client": client})
     return re.sub(r"\n{4,}", "\n\n\n", text)
 
 
 def port_of(protocol: str, access: Access) -> int:
-    return SCHEMES[scheme_of(protocol, secure=access.tls is not None)].port
+    return SCHEMES[scheme_of(protocol, secure=access.tls is not None)][1].port
 
 
 def password_of(access: Access) -> str:
@@ -525,13 +511,13 @@ def _access(access: Access) -> dict[str, object]:
 
 
 def _modules(body: Body) -> list[str]:
-    needs = {"", *body.needs, body.protocol, *(f"{body.protocol} {need}" for need in body.needs)}
-    return sorted({name for need, names in MODULES.items() if need in needs for name in names.split()})
+    parts = (*MODULES.items(), *REPRODUCERS[body.protocol].modules.items())
+    return sorted({name for need, names in parts if need in {"", *body.needs} for name in names.split()})
 
 
 def _needed(body: Body, access: Access) -> str:
     """Say what the script needs beside Python, as the end of a sentence."""
-    needed = ["python-qpid-proton"] if body.protocol == "amqp" else []
-    needed = ["python-qpid-proton with Cyrus SASL"] if access.mechanism in SCRAM else needed
+    reproducer = REPRODUCERS[body.protocol]
+    needed = [*(reproducer.sasl_packages if access.mechanism in SCRAM else reproducer.packages)]
     needed += ["strace 5.6 or later"] if "strace" in body.needs else []
     return f", and {' and '.join(needed)}" if needed else "; nothing else"

@@ -20,14 +20,12 @@ from conformance.judge.plan import timeline
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.judge.spark import JudgeSession
 from conformance.judge.trial_anomalies import TrialAnomaly, offences
+from conformance.protocols import REPRODUCERS
 from conformance.records import RunRecord, TrialRecord
 from conformance.report import model
 from conformance.run import artifacts
 from conformance.run.evidence import FILE, Kept
 from conformance.scenario import Scenario
-
-PROTOCOLS = ("amqp", "stomp")
-"""The protocols of a reproduction script."""
 
 MESSAGES = 10
 """Messages of one anomaly that get a timeline."""
@@ -109,16 +107,16 @@ def gather(
         artifacts.check_trust(folder, replayed=False)
     if run.vendor:
         raise UsageError(
-            f"{words}: a bundle's script uses AMQP or STOMP directly, and this trial used {run.client}; `conformance "
-            "replay` repeats it, and fixtures/findings has scripts for such clients",
+            f"{words}: a bundle's script uses {' or '.join(REPRODUCERS).upper()} directly, and this trial used "
+            f"{run.client}; `conformance replay` repeats it, and fixtures/findings has scripts for such clients",
             code="bundle-of-client",
         )
     catalogue = claims.load()
     scenarios = scenario.load(catalogue)
     script = scenarios.get(record.scenario)
-    if run.protocol not in PROTOCOLS:
+    if run.protocol not in REPRODUCERS:
         raise HistoryError(
-            f"{folder / 'run.json'}: protocol {run.protocol!r}: a bundle knows {' and '.join(PROTOCOLS)}"
+            f"{folder / 'run.json'}: protocol {run.protocol!r}: a bundle knows {' and '.join(REPRODUCERS)}"
         )
     note("reading the trial and judging it again; Spark takes most of the time")
     evidence, broker = _evidence(folder, record)

@@ -143,7 +143,7 @@ def _described(name: str) -> dict[str, Any]:
 
 def _description(adapter: Adapter, name: str) -> dict[str, Any]:
     from conformance.adapters import vendor_clients
-    from conformance.adapters.opening import WIRES
+    from conformance.protocols import WIRES
 
     file = adapter.file
     clients = {word: vendor_clients.over(word) for word in file.protocols}

@@ -11,15 +11,20 @@ import click
 
 from conformance.errors import UsageError
 from conformance.frontend.cli.group import FILE, cli, say
+from conformance.frontend.options import PORT_WORDS, WIRE_WORDS
+from conformance.protocols import WIRES, describe
 
 _NEEDED = {
-    "command": ("COMMAND", "Command line that starts the broker, with {amqp_port} or {stomp_port}"),
+    "command": ("COMMAND", f"Command line that starts the broker, with {PORT_WORDS}"),
     "depth_url": ("--depth-url", "HTTP address that says how many messages {queue} holds"),
     "depth_field": ("--depth-field", "Field of its JSON answer, such as depth or 0.messages"),
 }
 """Required values: the name on the command line, and the question on a terminal.
 
 `--depth-command` replaces the last two."""
+
+_UNSURE = {word: traits.confirm for word in WIRES if not (traits := describe(word).traits).confirm_stores}
+"""The protocols whose answer to a send promises no storage, and the name of that answer."""
 
 _DEPTH_COMMAND = "Command that prints how many messages {queue} holds"
 _NO_DEPTH = (
@@ -47,7 +52,7 @@ def init_group() -> None:
 @click.option("--vendor", default="unknown", show_default=True, metavar="TEXT")
 @click.option("--version", default="1.0", show_default=True, metavar="TEXT")
 @click.option(
-    "--protocol", "protocols", multiple=True, metavar="WORD[=PORT]", help="amqp or stomp.  [default: by the ports]"
+    "--protocol", "protocols", multiple=True, metavar="WORD[=PORT]", help=f"{WIRE_WORDS}.  [default: by the ports]"
 )
 @click.option(
     "--destination", "destinations", multiple=True, metavar="WORD=TEXT", help="A queue's address, stomp=/queue/{queue}."
@@ -58,7 +63,11 @@ def init_group() -> None:
 @click.option("--depth-url", default="", metavar="URL", help="Returns how many messages {queue} holds.")
 @click.option("--depth-field", default="", metavar="FIELD", help="The field of its JSON answer.")
 @click.option("--depth-command", default="", metavar="TEXT", help="Prints how many messages {queue} holds, instead.")
-@click.option("--receipt-stores", is_flag=True, help="Its documentation says that a STOMP RECEIPT means: it is stored.")
+@click.option(
+    "--receipt-stores",
+    is_flag=True,
+    help=f"Its documentation says that a {' or '.join(_UNSURE.values())} means: it is stored.",
+)
 @click.option("--ready-log", default="", metavar="PATTERN", help="What it prints when it is ready.")
 def init_broker(command: tuple[str, ...], out: pathlib.Path, **values: Any) -> int:
     """Write a broker.toml for a broker that a command line starts.
@@ -117,8 +126,9 @@ def _completed(values: dict[str, Any]) -> dict[str, Any]:
     if len(values["command"]) == 1:
         values["command"] = tuple(shlex.split(values["command"][0]))
     values |= _asked_depth(values, missing)
-    if missing and not values["receipt_stores"] and any("{stomp_port}" in word for word in values["command"]):
-        question = "Does its documentation say that a STOMP RECEIPT means that the message is stored?"
+    unsure = [name for word, name in _UNSURE.items() if f"{{{word}_port}}" in " ".join(values["command"])]
+    if missing and not values["receipt_stores"] and unsure:
+        question = f"Does its documentation say that a {' or '.join(unsure)} means that the message is stored?"
         values["receipt_stores"] = click.confirm(question)
     return values
 
@@ -126,7 +136,7 @@ def _completed(values: dict[str, Any]) -> dict[str, Any]:
 def _with_a_port(text: str) -> tuple[str, ...]:
     """Split a command line; click asks again if it takes no port: the suite starts each broker at free ones."""
     if "_port}" not in text:
-        raise click.UsageError("it takes no port: write {amqp_port} or {stomp_port} where it does")
+        raise click.UsageError(f"it takes no port: write {PORT_WORDS} where it does")
     return tuple(shlex.split(text))
 
 

@@ -19,12 +19,14 @@ from conformance.frontend.options import (
     REPLAY,
     RUN,
     UPGRADE,
+    WIRE_WORDS,
     each_run,
     expectations,
     pairs,
     prepare,
     run_options,
 )
+from conformance.protocols import WIRES
 
 if TYPE_CHECKING:
     from conformance.campaign import Campaign, Watcher
@@ -138,7 +140,7 @@ def _run(prepared: Campaign, expected: Any, quiet: bool, verbose: bool) -> int:
     "--to", "new", required=True, metavar="NAME[@VERSION][:LAUNCHER]", help="The new version: it starts on that data."
 )
 @click.option(
-    "--protocol", default="amqp", show_default=True, metavar="WORD", help="Protocol of the clients: amqp or stomp."
+    "--protocol", default=WIRES[0], show_default=True, metavar="WORD", help=f"Protocol of the clients: {WIRE_WORDS}."
 )
 @click.option(
     "--to-set",

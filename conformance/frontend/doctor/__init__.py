@@ -18,6 +18,7 @@ import conformance
 from conformance.errors import ExitCode
 from conformance.frontend.doctor import probes
 from conformance.frontend.doctor.probes import ProbeResult, State
+from conformance.protocols import PROTOCOLS, WIRES
 
 DURABILITY_FAULTS = ("held_sync", "power_loss")
 """The faults that decide a claim that says "on disk" (`judge.rules`)."""
@@ -89,14 +90,15 @@ def _for_faults(what: str, ask: Callable[[], str]) -> str:
     return f"{what}: {lost([fault for fault, reason in unable().items() if reason == why])}" if why else ""
 
 
-def _protocol(word: str, other: str) -> str:
-    """Count the claims of one protocol, and those that the other does not decide."""
+def _protocol(word: str) -> str:
+    """Count the claims of one protocol, and those that no other of the suite's own sessions decides."""
     from conformance import claims, scenario
 
     catalogue = claims.load()
     decided = {claim for item in scenario.load(catalogue).values() for claim in item.decides}
     here = [catalogue.claims[name] for name in decided if claims.is_about(catalogue.claims[name], word, bundled=True)]
-    only = [claim for claim in here if not claims.is_about(claim, other, bundled=True)]
+    others = [other for other in WIRES if other != word]
+    only = [claim for claim in here if not any(claims.is_about(claim, other, bundled=True) for other in others)]
     return f"--protocol {word}: {_many(len(here), 'claim')}, {len(only)} of them decided only there"
 
 
@@ -158,16 +160,15 @@ PROBES = (
     Probe("python", probes.python, _always("every run"), needed=True),
     Probe("kernel", probes.kernel, _always("signals that reach no other process")),
     Probe("packages", probes.packages, _always("every run"), needed=True),
-    Probe(
-        "python-qpid-proton",
-        functools.partial(probes.imports, "proton", probes.BUILD),
-        functools.partial(_protocol, "amqp", "stomp"),
-        needed=True,
-    ),
-    Probe(
-        "stomp.py",
-        functools.partial(probes.imports, "stomp"),
-        functools.partial(_protocol, "stomp", "amqp"),
+    *(
+        Probe(
+            each.library.distribution,
+            functools.partial(probes.imports, each.library.module, each.library.build),
+            functools.partial(_protocol, word),
+            needed=word == WIRES[0],
+        )
+        for word, each in PROTOCOLS.items()
+        if each.library
     ),
     Probe("compiler", probes.compiler, _always("the build of python-qpid-proton, which has no wheel")),
     Probe("java", probes.java, _java, needed=True),

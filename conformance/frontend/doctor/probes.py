@@ -28,6 +28,7 @@ from typing import Literal
 
 from conformance import paths
 from conformance.errors import LaunchError
+from conformance.protocols import PROTOCOLS
 
 State = Literal["ok", "note", "missing"]
 
@@ -53,17 +54,14 @@ PACKAGES = {
     "pyarrow": "pyarrow",
     "pydantic": "pydantic",
     "pyspark": "pyspark",
-    "proton": "python-qpid-proton",
     "yaml": "pyyaml",
     "rich": "rich",
-    "stomp": "stomp.py",
     "typing_extensions": "typing_extensions",
     "testcontainers": "testcontainers",
+    **{each.library.module: each.library.distribution for each in PROTOCOLS.values() if each.library},
 }
 """The modules that a run imports, and the distribution of each."""
 
-BUILD = "gcc libc6-dev python3-dev pkg-config libssl-dev"
-"""The Debian packages that the build of python-qpid-proton needs."""
 
 _JAVA = 17
 _ASKED_S = 2.0

@@ -29,6 +29,7 @@ from conformance.errors import HistoryError
 from conformance.history import Ended, Event, Footer, Header, History, Op, Phase, read
 from conformance.judge.input import blocks, link_frames
 from conformance.ledger import python_environment
+from conformance.protocols.ties import Tied
 from conformance.records import Checksum, TrialRecord
 
 FORMAT = "7"
@@ -82,7 +83,7 @@ FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("last", pa.int64(), "bigint"),
     ("fault", pa.string(), "string"),
     ("detail", pa.string(), "string"),
-    ("carries", pa.int8(), "tinyint"),  # what a frame means for its message: `link_frames.CARRIES`
+    ("carries", pa.int8(), "tinyint"),  # what a frame means for its message: `protocols.ties.CARRIES`
     ("settled", pa.bool_(), "boolean"),  # the delivery in it needs no acknowledgement
     ("whole", pa.bool_(), "boolean"),  # with it the delivery had reached its client completely
 )
@@ -393,7 +394,7 @@ class _Rows:
         columns["txn"] = [_number(event) for event in events] if named else columns["transaction"]
         links = {link: self._link(process, link) for link in dict.fromkeys(columns["link"])}
         columns["link"] = [links[link] for link in columns["link"]]
-        for at, name in enumerate(link_frames.Tied._fields[1:], 1):
+        for at, name in enumerate(Tied._fields[1:], 1):
             columns[name] = (None,) * rows if tied is None else [row[at] for row in tied]
         for name, words in _WORDS.items():
             columns[name] = pc.index_in(pa.array(columns[name]), words).cast(pa.int8())

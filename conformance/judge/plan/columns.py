@@ -23,8 +23,8 @@ from conformance.history import (
     Op,
     Phase,
 )
-from conformance.judge.input.link_frames import CARRIES
 from conformance.judge.input.packing import OP_CODE, PHASE_CODE, ROLES
+from conformance.protocols.ties import CARRIES
 from conformance.scenario.script import DiskFault, Fault
 
 FAULTS: tuple[str, ...] = tuple(kind.name for kind in (*get_args(Fault), *get_args(DiskFault)))

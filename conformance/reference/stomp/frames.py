@@ -3,10 +3,10 @@
 Strict on purpose: it refuses what the grammar does not allow, because a tolerant parser hides the faults of a client.
 Two rules of the grammar of 1.0 are taken as 1.1 has them: text is UTF-8 and not ASCII, and a value may be empty.
 
-Two other readers of STOMP stay separate. The strict client (`clients.stomp.raw_session`) shares no code with the
-broker: a fault that both had would stay hidden. The link proxy (`faults.frames.stomp`) must also read bytes that this
-decoder rejects, and reports a frame at its head, while this decoder keeps a body until it is complete. A common reader
-of heads would need a switch at each of these rules.
+Two other readers of STOMP stay separate. The strict client (`protocols.stomp.sessions.raw_session`) shares no code with
+the broker: a fault that both had would stay hidden. The link proxy (`protocols.stomp.frames`) must also read bytes that
+this decoder rejects, and reports a frame at its head, while this decoder keeps a body until it is complete. A common
+reader of heads would need a switch at each of these rules.
 
 Source: STOMP 1.2, sections STOMP Frames, Value Encoding, Body, Repeated Header Entries, Size Limits and Augmented BNF.
 """

@@ -10,8 +10,8 @@ import threading
 import pytest
 from reproductions import names_of
 
-from conformance.faults.frames import pair
-from conformance.faults.frames import reader as frames
+from conformance.protocols import link_reading
+from conformance.protocols import reader as frames
 from conformance.scenario import Scenario
 from conformance.scenario.script import Consume, Cut, Drain, Frame, Publish
 
@@ -46,7 +46,7 @@ def bundled(tmp_path, python_path, started):
 def test_frames_are_named_as_the_link_names_them(bundled, protocol):
     """Commits, rollbacks, sends, acknowledgements and every answer, of a conversation with a real broker."""
     names = module(protocol)
-    named, splitters = [], dict(zip((True, False), pair(protocol), strict=True))
+    named, splitters = [], dict(zip((True, False), link_reading(protocol).readers(), strict=True))
 
     def both(frame, to_broker, asked, kind_of=names["kind_of"]):
         named.append((kind_of(frame, to_broker, asked), [each.kind for each in splitters[to_broker].feed(frame)]))
@@ -58,7 +58,7 @@ def test_frames_are_named_as_the_link_names_them(bundled, protocol):
         lambda words: names["publish_in_transactions"](words, notes, count=20, batch=5, size=256, rollback_every=2),
         lambda words: names["consume"](words, notes, mode="individual", prefetch=50, confirm=True, stop=10),
     ):
-        splitters = dict(zip((True, False), pair(protocol), strict=True))
+        splitters = dict(zip((True, False), link_reading(protocol).readers(), strict=True))
         work(names["Cut"](words_for(bundled[protocol]), "send", 4000, "after", "rst").words)
     own = [kind for kind, _ in named if kind]
 
@@ -163,7 +163,7 @@ def performative(code, fields, *, wide):
 def test_either_form_of_a_disposition(wide, to_broker, role):
     """AMQP 1.0 section 1.6: brokers write codes, lists and booleans in the form that they like."""
     frame = performative(0x15, [role, b"\x43", b"\x40", b"\x41"], wide=wide)
-    (seen,) = pair("amqp")[0 if to_broker else 1].feed(frame)
+    (seen,) = link_reading("amqp").readers()[0 if to_broker else 1].feed(frame)
 
     assert seen.kind == (module("amqp")["kind_of"](frame, to_broker, []) or frames.OTHER)
 

@@ -16,12 +16,12 @@ from proton import Data, Delivery, Described, Link, Message, Terminus, byte, sym
 from typing_extensions import override
 
 from conformance import limits
-from conformance.clients.amqp.connection import AmqpClientConnection, decode
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import OperationAnswer, Received, SendOutcome, Session, note_range
 from conformance.clients.workers.job import Job, address, in_turn
 from conformance.errors import ClientError
 from conformance.history import OUTSIDE, Op, Phase, parse_message
+from conformance.protocols.amqp.sessions.connection import AmqpClientConnection, decode
 from conformance.scenario.script import Publish
 
 _OUTCOMES = {

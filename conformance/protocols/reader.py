@@ -25,9 +25,6 @@ KINDS = (
 
 TO_BROKER, TO_CLIENT = "to_broker", "to_client"
 
-SUBSCRIPTIONS = {"auto": "settled", "client": "cumulative", "client-individual": "individual"}
-"""The word for each `ack` of a SUBSCRIBE (STOMP 1.2, SUBSCRIBE ack Header)."""
-
 REACHED = "bytes reached the client"
 """The detail of a CONNECT of unknown outcome in a link's history; `count` is the number of those bytes."""
 
@@ -53,7 +50,8 @@ class LinkFrame(NamedTuple):
     it), `more` (frames of its delivery follow), `aborted`, and `persistent` if its header says durable. A disposition
     adds its state and outcome, `settled`, and `by the sender`. Both add `session=N` for the N-th session of a
     connection, unless N is 1. The last word of a MESSAGE says how its subscription acknowledges: one of
-    `SUBSCRIPTIONS`, or `UNSUBSCRIBED`. The word before it names a subscription with cumulative acknowledgements.
+    `stomp.frames.SUBSCRIPTIONS`, or `UNSUBSCRIBED`. The word before it names a subscription with cumulative
+    acknowledgements.
     """
 
     start: int

@@ -12,9 +12,12 @@ import dataclasses
 import re
 
 from conformance import limits
-from conformance.faults.frames import reader as frames
-from conformance.faults.frames.reader import LinkFrame, Splitter, Unreadable
 from conformance.history import parse_message
+from conformance.protocols import reader as frames
+from conformance.protocols.reader import LinkFrame, Splitter, Unreadable
+
+SUBSCRIPTIONS = {"auto": "settled", "client": "cumulative", "client-individual": "individual"}
+"""The word for each `ack` of a SUBSCRIBE (STOMP 1.2, SUBSCRIBE ack Header)."""
 
 _ASKS = {
     "SEND": frames.SEND,
@@ -57,7 +60,7 @@ class _Shared:
     subscribed: dict[str | None, str] = dataclasses.field(default_factory=dict)
 
 
-def pair() -> tuple[Splitter, Splitter]:
+def readers() -> tuple[Splitter, Splitter]:
     """Return readers of both directions; they share the open receipts and the subscriptions."""
     shared = _Shared()
     return _ToBroker(shared), _ToClient(shared)
@@ -124,7 +127,7 @@ class _ToBroker(_Stomp):
     def _subscribe(self, headers: dict[str, str]) -> None:
         """Two that differ under one id, or without one (STOMP 1.0), are ambiguous: a MESSAGE may be for either."""
         subscribed, mine = self._shared.subscribed, headers.get("id")
-        word = frames.SUBSCRIPTIONS.get(headers.get("ack", "auto"), frames.UNSUBSCRIBED)
+        word = SUBSCRIPTIONS.get(headers.get("ack", "auto"), frames.UNSUBSCRIBED)
         subscribed[mine] = word if subscribed.get(mine, word) == word else frames.UNSUBSCRIBED
 
 
@@ -142,7 +145,7 @@ class _ToClient(_Stomp):
 
     def _subscription(self, mine: str | None) -> str:
         word = self._shared.subscribed.get(mine, frames.UNSUBSCRIBED)
-        return f"subscription={mine or ''} {word}" if word == frames.SUBSCRIPTIONS["client"] else word
+        return f"subscription={mine or ''} {word}" if word == SUBSCRIPTIONS["client"] else word
 
 
 def _eol(data: bytes | bytearray, at: int, end: int, offset: int) -> LinkFrame | None:

@@ -11,9 +11,9 @@ import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from conformance.faults.frames import reader as frames
-from conformance.faults.frames.reader import LinkFrame, Splitter, Unreadable
 from conformance.history import parse_message
+from conformance.protocols import reader as frames
+from conformance.protocols.reader import LinkFrame, Splitter, Unreadable
 
 _HEADER = struct.Struct(">IBBH")
 _AMQP, _SASL = 0, 1
@@ -143,7 +143,7 @@ class _Shared:
     asked: dict[tuple[int, int], _Request] = dataclasses.field(default_factory=dict)  # by channel and delivery-id
 
 
-def pair() -> tuple[Splitter, Splitter]:
+def readers() -> tuple[Splitter, Splitter]:
     """Return readers of both directions; they share channels, sessions, control links and open requests."""
     shared = _Shared()
     return _ToBroker(shared), _ToClient(shared)

@@ -11,10 +11,10 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from conformance.clients.jms import jvm
 from conformance.clients.session import QuestionResult
 from conformance.clients.workers.job import Job, Vendor, address
 from conformance.errors import ClientError
+from conformance.protocols.jms.sessions import jvm
 
 _TRANSACTED = "transacted"
 _UNASKED = ("auto", "dups_ok", _TRANSACTED)

@@ -4,7 +4,8 @@ import pytest
 
 from conformance.errors import HistoryError
 from conformance.history import Event, Op, Phase
-from conformance.judge.input.link_frames import CARRIES, tied
+from conformance.judge.input.link_frames import tied
+from conformance.protocols.ties import CARRIES
 
 SIZE = 100
 

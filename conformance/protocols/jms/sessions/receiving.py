@@ -12,10 +12,10 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from conformance.clients.jms.jvm import Calls
 from conformance.clients.session import OperationAnswer, Received, SendOutcome
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
+from conformance.protocols.jms.sessions.jvm import Calls
 
 _AT = 50
 """A liar treats the completion with this number wrongly."""

@@ -16,8 +16,8 @@ from frame_pieces import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.faults.frames import pair
-from conformance.faults.frames import stomp as frames_stomp
+from conformance.protocols import link_reading
+from conformance.protocols.stomp import frames as frames_stomp
 
 RECORDED = json.loads((pathlib.Path(__file__).parent / "recorded_sessions.json").read_text())
 """The bytes between python-qpid-proton 0.40 and the bundled broker (in hexadecimal), and between stomp.py 9 and it: three
@@ -125,7 +125,7 @@ def test_any_pieces_give_the_same_frames(protocol, data):
 @pytest.mark.parametrize("protocol", SESSIONS)
 def test_frames_lie_side_by_side(protocol):
     """Without a gap, byte by byte as well."""
-    for splitter, direction in zip(pair(protocol), DIRECTIONS, strict=True):
+    for splitter, direction in zip(link_reading(protocol).readers(), DIRECTIONS, strict=True):
         assert_side_by_side(splitter, b"".join(data for name, data in SESSIONS[protocol] if name == direction))
 
 
@@ -154,7 +154,7 @@ def test_lines_may_end_with_cr_lf():
 
 def test_without_a_length_the_nul_ends_a_frame():
     """Before the NUL has come, no byte of the frame may pass."""
-    splitter = pair("stomp")[1]
+    splitter = link_reading("stomp").readers()[1]
     first = (splitter.feed(b"MESSAGE\nack:a\n\nbo"), splitter.passable)
     second = (splitter.feed(b"dy" * 100), splitter.passable)
     seen = splitter.feed(b"\0\nMESSAGE\nack:b\n")
@@ -168,7 +168,7 @@ def test_without_a_length_the_nul_ends_a_frame():
 def test_a_body_without_a_length_is_kept_back_up_to_a_bound(monkeypatch):
     """A longer body makes the stream unreadable, and passes."""
     monkeypatch.setattr(frames_stomp, "MAX_UNDECLARED", 100)
-    splitter = pair("stomp")[0]
+    splitter = link_reading("stomp").readers()[0]
     seen = [splitter.feed(b"SEND\n\n" + b"x" * 94), splitter.feed(b"x")]
 
     assert [0, 1] == [len(each) for each in seen]
@@ -177,7 +177,7 @@ def test_a_body_without_a_length_is_kept_back_up_to_a_bound(monkeypatch):
 
 def test_a_frame_is_known_before_its_body_comes():
     """A fault can strike before its first byte."""
-    splitter = pair("stomp")[0]
+    splitter = link_reading("stomp").readers()[0]
     seen = splitter.feed(b"SEND\ncontent-length:1000\n\n")
 
     assert [(0, 1027)] == [frame[:2] for frame in seen]
@@ -416,7 +416,7 @@ def test_the_role_decides_the_kind_of_a_disposition():
 def test_a_large_transfer_is_known_by_its_head():
     """A commit must be complete."""
     large = transfer(0, payload=b"\0" * 100_000)
-    splitter = pair("amqp")[0]
+    splitter = link_reading("amqp").readers()[0]
 
     assert [] == splitter.feed(large[:20])
     assert 0 == splitter.passable

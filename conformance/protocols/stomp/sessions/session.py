@@ -20,9 +20,9 @@ from typing import Any
 from typing_extensions import override
 
 from conformance import limits
-from conformance.clients.stomp.dialogue import End, ReceivedFrame, StompDialogue
 from conformance.clients.workers.job import Job
 from conformance.errors import ClientError
+from conformance.protocols.stomp.sessions.dialogue import End, ReceivedFrame, StompDialogue
 
 os.environ.setdefault("STOMP_SKIP_HOSTNAME_SCAN", "1")  # its import asks the name service otherwise
 

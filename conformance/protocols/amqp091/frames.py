@@ -33,11 +33,11 @@ import struct
 from collections.abc import Mapping
 from typing import ClassVar, NamedTuple
 
-from conformance.faults.frames import amqp091_methods
-from conformance.faults.frames import reader as frames
-from conformance.faults.frames.amqp091_methods import Arguments
-from conformance.faults.frames.reader import LinkFrame, Splitter, Unreadable
 from conformance.history import parse_message
+from conformance.protocols import reader as frames
+from conformance.protocols.amqp091 import methods
+from conformance.protocols.amqp091.methods import Arguments
+from conformance.protocols.reader import LinkFrame, Splitter, Unreadable
 
 
 class MethodEffect(NamedTuple):
@@ -234,7 +234,7 @@ class _Content(NamedTuple):
         return _CONTENT_HEADER if self.left is None else _BODY
 
 
-def pair() -> tuple[Splitter, Splitter]:
+def readers() -> tuple[Splitter, Splitter]:
     """Return readers of both directions; they share the state of the channels."""
     channels = Channels()
     return _ToBroker(channels), _ToClient(channels)
@@ -266,8 +266,8 @@ class _Amqp091(Splitter):
         if kind == _HEARTBEAT:
             return LinkFrame(offset, size + _AROUND, frames.OTHER, "heartbeat", "heartbeat")
         try:
-            name = amqp091_methods.name(payload)
-            arguments = amqp091_methods.arguments(name, payload)
+            name = methods.name(payload)
+            arguments = methods.arguments(name, payload)
         except (IndexError, struct.error) as error:
             raise Unreadable(f"a method of {size} bytes whose arguments are longer") from error
         self._partial.pop(channel, None)  # "any non-content frame explicitly marks the end" (section 4.2.6)
@@ -416,7 +416,7 @@ def _headed(content: _Content, data: bytes | bytearray, at: int, end: int) -> _C
     if payload is None:
         return None
     try:
-        found = amqp091_methods.properties(payload)
+        found = methods.properties(payload)
     except struct.error as error:
         raise Unreadable(f"a content header of {size} bytes") from error
     message = _ours(found.correlation)

@@ -14,10 +14,6 @@ from typing import Any
 
 from typing_extensions import override
 
-from conformance.clients.jms import jvm
-from conformance.clients.jms.jvm import Calls
-from conformance.clients.jms.questions import QUESTIONS, Application
-from conformance.clients.jms.receiving import Completions, JmsReceiver, Listening, Returned, Untrue
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import (
     Disconnected,
@@ -30,6 +26,10 @@ from conformance.clients.session import (
 from conformance.clients.workers.job import Job, address
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
+from conformance.protocols.jms.sessions import jvm
+from conformance.protocols.jms.sessions.jvm import Calls
+from conformance.protocols.jms.sessions.questions import QUESTIONS, Application
+from conformance.protocols.jms.sessions.receiving import Completions, JmsReceiver, Listening, Returned, Untrue
 from conformance.scenario.script import Consume, Drain, Publish
 
 _LOSS_REPORTED_S = 1.0

@@ -8,9 +8,9 @@ from frame_pieces import assert_not_copied, assert_unreadable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from conformance.faults.frames import pair
-from conformance.faults.frames import reader as frames
 from conformance.history import make_body
+from conformance.protocols import link_reading
+from conformance.protocols import reader as frames
 
 # Put together by hand from the specification, octet by octet. On channel 1: a persistent message is sent in a
 # transaction, delivered and acknowledged. On channel 2, the second one: a publish in confirm mode, and one got.
@@ -236,7 +236,7 @@ def test_any_pieces_give_the_same_frames(parts, data):
 @pytest.mark.parametrize("whole", [LONG, b"".join(data for to, data in PARTS if to == "to_broker")])
 def test_frames_lie_side_by_side(whole):
     """Without a gap, byte by byte as well."""
-    frame_pieces.assert_side_by_side(pair("amqp091")[0], whole)
+    frame_pieces.assert_side_by_side(link_reading("amqp091").readers()[0], whole)
 
 
 # Messages.
@@ -246,7 +246,7 @@ def test_a_message_of_several_bodies_is_one_frame():
     """300 kB over a frame-max of 128 KiB: reported at the first bytes of the last body, and held back until then."""
     whole = PUBLISH + content(make_body("p1:7", 300_000), most=(1 << 17) - 8)
     last = len(whole) - 300_000 % ((1 << 17) - 8) - 1
-    splitter = pair("amqp091")[0]
+    splitter = link_reading("amqp091").readers()[0]
 
     assert ([], 0) == (splitter.feed(whole, 0, last - 1), splitter.passable)
     assert [(0, len(whole), "send", "p1:7")] == [
@@ -324,12 +324,12 @@ def test_a_frame_is_known_before_its_body_comes():
     """It waits only for the part of the body that may be an id."""
     whole = PUBLISH + content(b"p1:7 " + bytes(1000))
     body = len(whole) - 1006
-    splitter = pair("amqp091")[0]
+    splitter = link_reading("amqp091").readers()[0]
 
     assert ([], 0) == (splitter.feed(whole, 0, body + 63), splitter.passable)
     assert [(0, len(whole))] == [seen[:2] for seen in splitter.feed(whole, body + 63, body + 64)]
     named = PUBLISH + content(bytes(1000), flags=0x0400, properties=short(b"p1:7"))
-    assert ["p1:7"] == [seen.message for seen in pair("amqp091")[0].feed(named[:-1001])]
+    assert ["p1:7"] == [seen.message for seen in link_reading("amqp091").readers()[0].feed(named[:-1001])]
 
 
 CORRELATION = 0x0400

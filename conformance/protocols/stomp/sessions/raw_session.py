@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from typing_extensions import override
 
 from conformance import limits
-from conformance.clients.stomp.dialogue import End, ReceivedFrame, StompDialogue, is_number
 from conformance.clients.workers.job import Job
 from conformance.errors import ClientError
+from conformance.protocols.stomp.sessions.dialogue import End, ReceivedFrame, StompDialogue, is_number
 
 _READ = 1 << 18
 _EOLS = re.compile(rb"[\r\n]*")

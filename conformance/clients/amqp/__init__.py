@@ -1,1 +1,0 @@
-"""Sessions over AMQP 1.0, on the engine of python-qpid-proton."""

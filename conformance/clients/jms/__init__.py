@@ -1,1 +1,0 @@
-"""Sessions through a vendor's JMS client, in a JVM inside the client process."""

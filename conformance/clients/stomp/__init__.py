@@ -1,1 +1,0 @@
-"""Sessions over STOMP 1.2: through stomp.py, and on a bare socket."""
