@@ -6,8 +6,8 @@ writes a page is run in an empty folder, without a Java on the machine. Beside t
 known vulnerability there is no release. Nothing leaves this machine but the names of the audited packages, with their
 versions: publishing is up to you.
 
-`--draft` takes the changes that are not released yet; else CHANGELOG.md must have a section of the version. It prints a
-line for each step, and exits with 0, or says what failed.
+`--draft` takes the changes that are not released yet, if there are any; else CHANGELOG.md must have a section of the
+version. It prints a line for each step, and exits with 0, or says what failed.
 """
 
 from __future__ import annotations
@@ -129,7 +129,8 @@ def try_alone(binaries: pathlib.Path, folder: pathlib.Path) -> None:
 
 def main() -> None:
     version = conformance.__version__
-    text = changes((paths.root() / "CHANGELOG.md").read_text(), "Unreleased" if "--draft" in sys.argv else version)
+    log = (paths.root() / "CHANGELOG.md").read_text()
+    text = ("--draft" in sys.argv and changes(log, "Unreleased")) or changes(log, version)
     if not text:
         sys.exit(f"CHANGELOG.md has no changes of {version}: give [Unreleased] that name and a date, or use --draft")
     shutil.rmtree(DIST, ignore_errors=True)

@@ -28,7 +28,8 @@ def test_a_version_without_changes_is_no_release(monkeypatch, tmp_path):
     """Nothing is made, and the text says what to do."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["release"])
-    with pytest.raises(SystemExit, match=f"no changes of {conformance.__version__}: give .Unreleased. that name"):
+    monkeypatch.setattr(conformance, "__version__", "9.9")
+    with pytest.raises(SystemExit, match=r"no changes of 9\.9: give .Unreleased. that name"):
         release.main()
 
     assert [] == list(tmp_path.iterdir())
