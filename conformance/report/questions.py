@@ -197,7 +197,7 @@ class Line:
     everywhere: Cell | None
     whole: Cell
     rows: tuple[VerdictRow, ...]
-    known_problems: tuple[Problem, ...] = ()
+    known: tuple[Problem, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
