@@ -393,3 +393,13 @@ def test_what_several_receivers_cannot_do(change, why):
     item = script((Publish(10, window=5), step, *SETTLE))
 
     assert f"scenario odd: {why}" == refused(item)
+
+
+def test_a_default_is_tried_without_settings():
+    """A setting that a scenario asks for may itself be the cause: Artemis loses what it paged at a loss of power."""
+    catalogue = claims.load()
+    defaults = {claim.id for claim in catalogue.claims.values() if claim.kind is claims.Kind.DEFAULT}
+    decided = {name: defaults & {*item.decides} for name, item in scenario.load(catalogue).items()}
+
+    assert {"ARTEMIS-SEND-10"} <= decided["power-lost-while-publishing"]
+    assert [] == [name for name, item in scenario.load(catalogue).items() if item.settings and decided[name]]
