@@ -57,6 +57,9 @@ def test_what_a_check_rests_on():
     assert {"aside"} == EVIDENCE["set_aside_early"]
     assert {"return"} == EVIDENCE["delivered_after_restart"] == EVIDENCE["returned_after_close"]
     assert {"absence", "return"} == EVIDENCE["transacted_acknowledgement"]
+    assert not any(
+        EVIDENCE[name] for name in ("phantom", "refused_delivered", "available_early", "available_undischarged")
+    )
 
 
 @pytest.fixture(scope="module")

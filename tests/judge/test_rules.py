@@ -1175,6 +1175,16 @@ def test_a_queue_whose_messages_stay_excuses_those_that_come_again():
     assert Verdict.VIOLATED == silent.verdict
 
 
+def test_no_policy_explains_a_message_that_no_client_sent():
+    """An attempt limit of 10, which Artemis has, made this claim NOT_APPLICABLE."""
+    limited = with_policy(
+        max_delivery_attempts=10, dead_letter_destination="DLQ", message_ttl_ms=5, non_destructive=True
+    )
+    ruling = rule("EXPECT-SENT-01", EVERY, [facts(offends={"phantom": 1})] * 3, run=limited)
+
+    assert Verdict.VIOLATED == ruling.verdict
+
+
 def test_a_send_that_waits_for_room_is_no_missing_answer():
     """With BLOCK the producer of a full queue waits: that is undecided, and a loss is judged as usual."""
     blocks = with_policy(full_queue_policy="block")

@@ -282,17 +282,22 @@ FATES: Mapping[tuple[str, str, Seen], str] = MappingProxyType(
 )
 """Every cell, by the names of its rows."""
 
+_ABSENT = frozenset(row.name for row in SENT if row.owed is Owed.ABSENT)
+
 EVIDENCE: Mapping[str, frozenset[str]] = MappingProxyType(
     {
         name: frozenset(
             {Seen.NOWHERE: "absence", Seen.ASIDE: "aside"}.get(seen, "return")
-            for (_, taken, seen), cell in FATES.items()
-            if cell == name and not (taken == TAKEN[0].name and seen < Seen.ASIDE)
+            for (sent, taken, seen), cell in FATES.items()
+            if cell == name and not (sent in _ABSENT or seen is Seen.EARLY)
+            if not (taken == TAKEN[0].name and seen < Seen.ASIDE)
         )
         for name in dict.fromkeys(FATES.values())
     }
 )
-"""By anomaly, the evidence that it rests on; a first delivery is none that a policy explains."""
+"""By anomaly, the evidence that it rests on, which a policy may explain.
+
+None explains a first delivery, or that a message is there which may not be: never sent, refused, or not committed."""
 
 _CODES = {cell: chr(ord("A") + place) for place, cell in enumerate(dict.fromkeys(FATES.values()))}
 CELLS = "".join(_CODES[cell] for cell in FATES.values())
