@@ -97,7 +97,7 @@ def test_every_launcher_keeps_the_contract(
     adapter = adapters.find(spec)
     with Ledger(tmp_path / "run", contract.run_id(adapter)) as ledger:
         contract.check(adapter, ledger.path.parent / "brokers" / "01", ledger, steps.append)
-        left = contract.marked(ledger.run_id)
+        left = contract.pids_of_run(ledger.run_id)
 
     assert [step.name for step in steps] == names
     assert all(step.tried for step in steps)
