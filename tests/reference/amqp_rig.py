@@ -30,7 +30,7 @@ class Rig:
         )
         self.timers = []
         self.frames = []
-        self._other, self._reader = frames_amqp.pair()
+        self._other, self._reader = frames_amqp.readers()
         self.there = amqp.AmqpConnection(self.broker, lambda: None, lambda s, call: self.timers.append((s, call)))
         self.here = Connection()
         self.transport = Transport()
