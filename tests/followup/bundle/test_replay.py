@@ -56,7 +56,7 @@ def test_seen_again(recorded, spark, tmp_path):
     ]
     assert [f"{NAME}.subject.1.again-1", f"{NAME}.subject.1.again-2"] == [record.trial for record in new]
     assert (Verdict.VIOLATED, 2, 2, True) == (row.verdict, row.offended, row.trials, outcome.again)
-    assert outcome.lines[0].startswith("SOLCD-ACK-01: seen again in 2 of 2: p2:"), outcome.lines
+    assert outcome.lines[0].startswith("SOLCD-ACK-01: seen again in 2 of 2: p"), outcome.lines
     assert "confirmed messages lost)" in outcome.lines[0]
     assert records.read(tmp_path / "again" / "run.json", RunRecord).command == (
         f"conformance replay run --scenario {NAME} --trial 1 --times 2"
