@@ -239,7 +239,7 @@ def test_a_client_in_a_hurry_asks_to_commit_before_it_reads_an_answer(play):
     """The answers to its sends are read after that, and each is recorded."""
     broker = Listed()
     _, events = play(Publish(4, window=1, batch=2, hurries=True), broker)
-    told = [(event.op, event.phase, event.message) for event in events if event.op in (Op.SEND, Op.COMMIT)]
+    recorded = [(event.op, event.phase, event.message) for event in events if event.op in (Op.SEND, Op.COMMIT)]
 
     assert [
         (Op.SEND, Phase.INVOKE, "p1:1"),
@@ -248,8 +248,8 @@ def test_a_client_in_a_hurry_asks_to_commit_before_it_reads_an_answer(play):
         (Op.SEND, Phase.OK, "p1:1"),
         (Op.SEND, Phase.OK, "p1:2"),
         (Op.COMMIT, Phase.OK, None),
-    ] == told[:6]
-    assert 12 == len(told)
+    ] == recorded[:6]
+    assert 12 == len(recorded)
 
 
 def test_a_consumer_sends_in_its_transaction(play):
@@ -442,12 +442,14 @@ def test_a_message_is_refused_once(play):
     assert ["failed", "released"] == [event.detail for event in events if event.op is Op.NACK]
 
 
-@pytest.mark.parametrize(("selects", "told"), [("", []), ("odd", ["p1:2", "foreign"]), ("even", ["p1:1", "foreign"])])
-def test_a_message_that_the_selector_does_not_match_is_recorded(play, selects, told):
+@pytest.mark.parametrize(
+    ("selects", "recorded"), [("", []), ("odd", ["p1:2", "foreign"]), ("even", ["p1:1", "foreign"])]
+)
+def test_a_message_that_the_selector_does_not_match_is_recorded(play, selects, recorded):
     _, events = play(Consume("auto", selects=selects, stop=3), Listed(messages=["p1:1", "p1:2", "foreign"]))
     found = [event for event in events if event.op is Op.DELIVER]
 
-    assert told == [event.message for event in found if event.detail == UNSELECTED]
+    assert recorded == [event.message for event in found if event.detail == UNSELECTED]
     assert len(found) == 3
 
 

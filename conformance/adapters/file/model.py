@@ -1,9 +1,8 @@
 """The whole table of a `broker.toml`, and the parts that describe what the broker can do.
 
-`[config]` is how the copy of a user's
-own configuration differs from the original. The copy must not write to the folders of the original, listen on its
-ports, or connect to its peers. So ports, bind addresses and paths are rewritten, and an element that connects to other
-systems is refused. Nothing else changes.
+`[config]` is how the copy of a user's own configuration differs from the original. The copy must not write to the
+folders of the original, listen on its ports, or connect to its peers. So ports, bind addresses and paths are rewritten,
+and an element that connects to other systems is refused. Nothing else changes.
 """
 
 from __future__ import annotations
