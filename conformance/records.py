@@ -394,9 +394,14 @@ def seal(data: bytes) -> str:
 
 
 def save(record: msgspec.Struct, path: pathlib.Path) -> None:
-    """Write a record in one step: a reader sees the old file or the new one."""
+    """Write a record in one step (`replace`)."""
+    replace(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n", path)
+
+
+def replace(data: bytes, path: pathlib.Path) -> None:
+    """Write a file in one step: a reader sees the old one or the new one."""
     part = path.with_suffix(".part")
-    part.write_bytes(msgspec.json.format(msgspec.json.encode(record), indent=1) + b"\n")
+    part.write_bytes(data)
     part.replace(path)
 
 

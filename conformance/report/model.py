@@ -200,10 +200,8 @@ def write_json(
 
 
 def write(text: str, path: Path) -> None:
-    """Write a file in one step: a reader sees the old report or the new one. Invalid bytes become `?`."""
-    part = path.with_suffix(".part")
-    part.write_bytes(text.encode("utf-8", "replace"))
-    part.replace(path)
+    """Write a file of the report in one step (`records.replace`). Invalid bytes become `?`."""
+    records.replace(text.encode("utf-8", "replace"), path)
 
 
 def read_stored(folder: Path) -> Judgement | None:
