@@ -34,26 +34,20 @@ from conformance.claims import STORED, Value
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
 from conformance.protocols import describe
-from conformance.scenario import (
-    ANSWERED,
+from conformance.scenario.needs import (
     COPIED,
-    COPIES,
     CREATED,
     EXPIRY_QUEUE,
     FOR_TOPIC,
-    FRAMES,
     FRESH,
     MODIFIED,
     SELECTS,
-    SEVERAL,
+    SETTINGS,
     SUBSCRIBED,
     TIME_TO_LIVE,
-    UNDECLARED,
+    Need,
+    Wanted,
 )
-from conformance.scenario.reading import LAUNCHER_NEEDS
-
-_ELSEWHERE = (ANSWERED, FOR_TOPIC, FRAMES, MODIFIED, SELECTS, SEVERAL, TIME_TO_LIVE, UNDECLARED)
-"""Needs that every broker's file meets; whether most of them can be had depends on the protocol (`lacks_over`)."""
 
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([.-][A-Za-z0-9.]+)?")
 DURABLE = frozenset({"durable_queues", "send_confirmed"})
@@ -156,47 +150,52 @@ class FileAdapter:
                 )
         return settings.effective(self.file, {**self._stated, **wanted})
 
-    def lacks(self, need: str) -> str:
+    def lacks(self, need: Need) -> str:
         if self.place.rules is not None:
             return external.why_not(self.place.rules, need)
-        if need in LAUNCHER_NEEDS or need in _ELSEWHERE:
-            return ""
-        if need == CREATED:
-            made = self.file.external is not None and self.file.external.creates_queues
-            return "" if made else f"the file of {self.name} does not say external.creates_queues"
-        if need == FRESH:
-            return "" if self.file.queues else f"the file of {self.name} has no [queues]: they are in its configuration"
-        if need == EXPIRY_QUEUE:
-            keeps = self.file.settings.get("expiry_destination")
-            named = keeps is not None and (keeps.settable or keeps.default)
-            return "" if named else f"the file of {self.name} names no queue for expired messages"
-        if need == SUBSCRIBED:
-            return "" if self.file.subscription_depth else f"the file of {self.name} has no [subscription_depth]"
-        kind, _, option = need.rpartition(" with ")
-        if kind and option == COPIES and self.own is not None:
+        file, name = self.file, self.name
+        if need == COPIED and self.own is not None:
             return "a configuration of your own declares its queues"
-        if kind and option not in self.file.queue_options:
-            return f"the adapter of {self.name} has no queue option {option}"
-        return "" if kind or self.file.start.offer else f"the adapter of {self.name} has no start.offer"
+        if need.option:
+            return (
+                "" if need.option in file.queue_options else f"the adapter of {name} has no queue option {need.option}"
+            )
+        keeps = file.settings.get("expiry_destination")
+        met: Mapping[Need, tuple[object, str]] = {
+            CREATED: (
+                file.external is not None and file.external.creates_queues,
+                f"the file of {name} does not say external.creates_queues",
+            ),
+            FRESH: (file.queues, f"the file of {name} has no [queues]: they are in its configuration"),
+            EXPIRY_QUEUE: (
+                keeps is not None and (keeps.settable or keeps.default),
+                f"the file of {name} names no queue for expired messages",
+            ),
+            SETTINGS: (file.start.offer, f"the adapter of {name} has no start.offer"),
+            SUBSCRIBED: (file.subscription_depth, f"the file of {name} has no [subscription_depth]"),
+        }
+        is_met, why = met.get(need, (True, ""))
+        return "" if is_met else why
 
-    def lacks_over(self, protocol: str) -> dict[str, str]:
-        """Return the needs that cannot be had over this protocol, and why."""
+    def lacks_over(self, need: Need, protocol: str) -> str:
+        """As `Adapter.lacks_over`."""
         over, name, traits = self.file.protocols[protocol], self.name, describe(protocol).traits
-        unmet = {
-            COPIED: (not over.copied, f"the adapter of {name} does not say `copied` over {protocol}"),
-            FOR_TOPIC: (not traits.annotations, f"messages have no annotations over {protocol}"),
-            MODIFIED: ("modified" not in over.outcomes, f"{name} has only {', '.join(over.outcomes)} over {protocol}"),
+        met: Mapping[Need, tuple[object, str]] = {
+            COPIED: (over.copied, f"the adapter of {name} does not say `copied` over {protocol}"),
+            FOR_TOPIC: (traits.annotations, f"messages have no annotations over {protocol}"),
+            MODIFIED: ("modified" in over.outcomes, f"{name} has only {', '.join(over.outcomes)} over {protocol}"),
             SELECTS: (
-                "selectors" not in self.capabilities(protocol),
+                "selectors" in self.capabilities(protocol),
                 f"the adapter of {name} does not declare selectors over {protocol}",
             ),
-            SUBSCRIBED: (over.topic is None, f"the adapter of {name} does not say `topic` over {protocol}"),
+            SUBSCRIBED: (over.topic is not None, f"the adapter of {name} does not say `topic` over {protocol}"),
             TIME_TO_LIVE: (
-                not traits.time_to_live and not over.time_to_live,
+                traits.time_to_live or over.time_to_live,
                 f"the file of {name} does not say `time_to_live` over {protocol}",
             ),
         }
-        return {need: why for need, (lacks, why) in unmet.items() if lacks}
+        is_met, why = met.get(need, (True, ""))
+        return "" if is_met else why
 
     @property
     def artifacts(self) -> tuple[Artifact, ...]:
@@ -247,7 +246,7 @@ class FileAdapter:
         return {"": self}
 
     @property
-    def able(self) -> Callable[[str], str] | None:
+    def able(self) -> Callable[[Wanted], str] | None:
         if self.place.rules is not None:
             return functools.partial(external.why_not, self.place.rules)
         if self.launcher != DOCKER:

@@ -25,6 +25,7 @@ from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.file.settings import EffectiveSettings
 from conformance.claims import Value
 from conformance.ledger import Ledger
+from conformance.scenario.needs import Need, Wanted
 
 NATIVE, DOCKER, EXTERNAL = "native", "docker", "external"
 LAUNCHERS = (NATIVE, DOCKER, EXTERNAL)
@@ -132,8 +133,8 @@ class Service(Protocol):
 class Processes(Protocol):
     """The processes of a broker, or the commands that stand for them. Faults see it as their `Target`."""
 
-    def armed(self, fault: str) -> contextlib.AbstractContextManager[list[int]]:
-        """What the owner of a trigger needs to fire `kill`, `stop`, `pause`, `pause_kill` or `power_loss`.
+    def armed(self, *commands: str) -> contextlib.AbstractContextManager[list[int]]:
+        """What the owner of a trigger needs to fire a fault with these `commands`, in their order.
 
         The handles (`processes`) that the signals go to. If a command injects the fault: for each command the end of a
         pipe, where a line starts it, and the handle of its process.
@@ -263,17 +264,17 @@ class Adapter(Protocol):
         """The brokers of an upgrade, by the part of a run's folder that describes each; else `{"": self}`."""
 
     @property
-    def able(self) -> Callable[[str], str] | None:
-        """Tells why its launcher cannot inject a fault, by the name of the fault; None if it can inject all."""
+    def able(self) -> Callable[[Wanted], str] | None:
+        """Tells why its launcher cannot inject a fault; None if it can inject all."""
 
     def capabilities(self, protocol: str) -> frozenset[str]:
         """The capabilities over `protocol`; `UsageError` if the broker does not speak it."""
 
-    def lacks(self, need: str) -> str:
+    def lacks(self, need: Need) -> str:
         """Why a scenario that needs this (`Scenario.needs`) cannot be played; empty if it can."""
 
-    def lacks_over(self, protocol: str) -> dict[str, str]:
-        """The needs that cannot be had over this protocol, and why."""
+    def lacks_over(self, need: Need, protocol: str) -> str:
+        """Why a need cannot be had over this protocol; empty if it can."""
 
     def chosen(self, overrides: Mapping[str, Value]) -> Adapter:
         """The adapter with these settings: its variant, and its title."""

@@ -25,7 +25,7 @@ from conformance.adapters.file_adapter import FileAdapter
 from conformance.adapters.interface import Adapter
 from conformance.errors import UsageError
 from conformance.protocols import OPAQUE, VENDOR_SURFACES
-from conformance.scenario import CALLS, FRAMES, MODIFIED
+from conformance.scenario.needs import FRAMES, MODIFIED, Need
 
 
 class ClientSetting(Setting):
@@ -97,19 +97,15 @@ class ClientFile(Table):
             topic=over.topic,
         )
 
-    def lacks(self, need: str) -> str:
-        """Say why a script that needs this of its client (`Scenario.of_client`) cannot run; empty if it can."""
-        kind, _, mode = need.partition(" ")
-        if need in CALLS:
-            return f"an application of {self.title} has nothing of the kind"
-        return f"{self.title} has no such mode" if kind == "mode" and mode not in self.modes else ""
-
-    @property
-    def hidden_needs(self) -> dict[str, str]:
-        found = {MODIFIED: f"an application of {self.title} has no call for it"}
-        if self.wire in OPAQUE:
-            found[FRAMES] = f"no link can read the frames of {self.title}"
-        return found
+    def lacks(self, need: Need) -> str:
+        """Say why a script that needs this cannot run with this client; empty if it can."""
+        if need == MODIFIED:
+            return f"an application of {self.title} has no call for it"
+        if need == FRAMES and self.wire in OPAQUE:
+            return f"no link can read the frames of {self.title}"
+        if need.mode:
+            return "" if need.mode in self.modes else f"{self.title} has no such mode"
+        return f"an application of {self.title} has nothing of the kind" if need.of_client else ""
 
     def url(self, prefetch: int, said: Mapping[str, str], *, asynchronous: bool = False) -> str:
         """Return its address with every parameter; the session fills in `{host}` and `{port}`."""

@@ -16,17 +16,15 @@ from conformance import adapters, claims, processes, scenario
 from conformance.adapters import Adapter, BrokerRequest, opening
 from conformance.adapters.credentials import OPEN, Access, ClientTls
 from conformance.adapters.interface import EXTERNAL
+from conformance.adapters.node import BrokerNode
 from conformance.claims import Catalogue
 from conformance.errors import UsageError, matching
 from conformance.faults import possible
-from conformance.protocols import describe
 from conformance.records import RunFile, RunRecord
 from conformance.run import artifacts
-from conformance.run.clients import singly
 from conformance.run.planning import Planned, Selection, left_to_thorough, plan, quick, wanted_checks
 from conformance.run.record import check_same_run, read_interrupted
-from conformance.scenario import ANSWERED, FRAMES, Scenario, need_of
-from conformance.scenario.script import DiskFull, FailedSync
+from conformance.scenario import Scenario
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,33 +154,9 @@ def _able(selection: Selection, scenarios: Mapping[str, Scenario]) -> Selection:
 
 
 def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
-    """Return the faults and other needs of these scenarios that the broker cannot have here, and why.
-
-    The launcher answers first for a fault (`Adapter.able`), then this machine.
-    """
-    adapter, protocol, vendor = selection.adapter, selection.protocol, selection.vendor
-    here = possible.unable(needs := [need for item in played for need in item.needs])
-    lacking = {need: adapter.lacks(need) or here.get(need, "") for need in needs}
-    if opening.credentials_of(adapter, protocol).tls is not None:
-        lacking[FRAMES] = "over TLS a link cannot read the frames; run it over the plain port as well"
-    if vendor is not None:
-        lacking |= vendor.hidden_needs
-        lacking |= {need: vendor.lacks(need) for item in played for need in item.of_client}
-    over = adapter.file.protocols[protocol]
-    lacking |= {need: why for need, why in adapter.lacks_over(protocol).items() if need in lacking}
-    for option, entry in adapter.file.queue_settings.items():
-        need = need_of(option)
-        if lacking.get(need) == "" and (why := entry.lacks(selection.settings.values)):
-            lacking[need] = why
-    if ANSWERED in lacking and (vendor or over).ack_confirm is None:
-        lacking[ANSWERED] = f"the file of {(vendor or adapter).name} has no ack_confirm over {protocol}"
-    if not describe(protocol).traits.acks_one and not singly(adapter, protocol):
-        why = f"the adapter of {adapter.name} does not declare individual_ack over {protocol}"
-        lacking |= {"mode individual": why, "mode individual_dups_ok": why}
-    found = possible.unable((fault.name for item in played for fault in item.faults), adapter.able) | lacking
-    if hidden := adapters.untraced(adapter.file, selection.settings):
-        found |= dict.fromkeys((FailedSync.name, DiskFull.name), hidden)
-    return {name: why for name, why in found.items() if why}
+    """Return the faults and other needs of these scenarios that the broker cannot have here, and why."""
+    node = BrokerNode(selection.adapter, selection.protocol, selection.settings, selection.vendor)
+    return possible.unable((wanted for item in played for wanted in item.wanted), node)
 
 
 def dated_folder(name: str = "") -> pathlib.Path:

@@ -8,37 +8,38 @@ from conformance.faults import watch
 from conformance.faults.disk import injection
 from conformance.faults.link import connection
 from conformance.faults.power import image
-from conformance.scenario import FRAMES
-from conformance.scenario.reading import JOURNAL_WATCHED, KILL_WHILE_STARTING
+from conformance.scenario.faults import DiskFault, Fault
+from conformance.scenario.needs import Means, Need, Node, Wanted
 
-_NEEDS: Mapping[str, Callable[[], str]] = {
-    "watched": injection.cannot,
-    "held_sync": injection.cannot,
-    "failed_sync": injection.cannot,
-    "disk_full": injection.cannot,
-    "power_loss": image.cannot,
-    "cut": connection.cannot,
-    "hold_link": connection.cannot,
-    "delay": connection.cannot,
-    "throttle": connection.cannot,
-    FRAMES: connection.cannot,
-    JOURNAL_WATCHED: watch.cannot,
-    KILL_WHILE_STARTING: watch.cannot,
+MEANS: Mapping[Means, Callable[[], str]] = {
+    Means.TRACER: injection.cannot,
+    Means.POWER: image.cannot,
+    Means.LINK: connection.cannot,
+    Means.WATCH: watch.cannot,
 }
-"""The check of each fault, and of each other need of a scenario, that takes more than a process."""
+"""The check of each of the means."""
 
 
-def unable(names: Iterable[str], container: Callable[[str], str] | None = None) -> dict[str, str]:
-    """Return why this machine cannot have each of these faults and needs, by name, without those that it can have.
+class ThisMachine:
+    """See `scenario.needs.Machine`."""
 
-    `container` answers for a broker in a container, which has a tracer of its own.
-    """
-    asked = {name: _why(name, container) for name in dict.fromkeys(names)}
-    return {name: why for name, why in asked.items() if why}
+    def lacks(self, means: Means) -> str:
+        return MEANS[means]()
 
 
-def _why(fault: str, container: Callable[[str], str] | None) -> str:
-    here = _NEEDS.get(fault, str)
-    if container is None:
-        return here()
-    return container(fault) or ("" if here is injection.cannot else here())
+class AnyNode:
+    """A node that lacks nothing: what is missing then is missing on this machine (`scenario.needs.Node`)."""
+
+    def lacks(self, wanted: Wanted) -> str:
+        return ""
+
+    def brings(self, means: Means) -> bool:
+        return False
+
+
+def unable(asked: Iterable[Need | Fault | DiskFault], node: Node | None = None) -> dict[str, str]:
+    """Return by name why the node, or this machine, cannot have each of these, without those that it can have."""
+    machine, node = ThisMachine(), node or AnyNode()
+    by_name = {wanted.name: wanted for wanted in asked}
+    found = {name: wanted.available(node, machine) for name, wanted in by_name.items()}
+    return {name: why for name, why in found.items() if why}

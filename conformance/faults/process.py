@@ -28,7 +28,7 @@ _TICK_MS = 20
 class Target(Protocol):
     """What a fault needs of a broker: its processes, or the commands that take their place."""
 
-    def armed(self, fault: str) -> contextlib.AbstractContextManager[list[int]]:
+    def armed(self, *commands: str) -> contextlib.AbstractContextManager[list[int]]:
         """The descriptors by which the fault is fired: a handle of each process, or those of its commands."""
 
     def wait_gone(self, timeout_s: float) -> bool:

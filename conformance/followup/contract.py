@@ -31,6 +31,7 @@ from conformance.processes import send_all
 from conformance.protocols import WIRES
 from conformance.run.planning import Selection
 from conformance.run.readiness_probe import ProbeClient, depth_of
+from conformance.scenario.faults import Kill, Stop
 
 _GONE_S = 20.0
 
@@ -201,8 +202,9 @@ class _Check:
 
     def faults_by_command(self) -> None:
         """Check the faults that have commands; each leaves a message before its fault."""
-        for fault in ("kill", "stop"):
-            if why := self.adapter.able(fault) if self.adapter.able else "":
+        for kind in (Kill, Stop):
+            fault = kind.name
+            if why := self.adapter.able(kind) if self.adapter.able else "":
                 self.not_tried(fault, why)
                 continue
             left = self.leave_messages()

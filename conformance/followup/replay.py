@@ -35,7 +35,7 @@ from conformance.records import RunRecord, TrialRecord
 from conformance.run import artifacts
 from conformance.run.planning import Planned, Selection, arm_label, drawn_for, plan, subject_trials
 from conformance.run.trial import describe
-from conformance.scenario import Scenario, names_of
+from conformance.scenario import Scenario
 
 _AGAIN = re.compile(r"\.again-\d+$")
 _SILENT = (Verdict.NOT_APPLICABLE, Verdict.NOT_TRIED)
@@ -371,10 +371,8 @@ def _changed(then: TrialRecord, now: TrialRecord) -> str:
 def _check_faults(planned: Planned, selection: Selection, script: Scenario) -> None:
     """Raise `FaultError` if the faults of this trial cannot be injected into its broker on this machine."""
     of_trial = dataclasses.replace(selection, adapter=planned.adapter, settings=planned.settings)
-    needed = {*script.needs, *script.of_client, *(name for fault in script.faults for name in names_of(fault))}
     for name, why in campaign.unable(of_trial, [script]).items():
-        if name in needed:
-            raise FaultError(f"{script.id} cannot be repeated here: {planned.adapter.name} cannot take {name}: {why}")
+        raise FaultError(f"{script.id} cannot be repeated here: {planned.adapter.name} cannot take {name}: {why}")
 
 
 def _numbered(first: Planned, number: int) -> Planned:

@@ -14,7 +14,8 @@ from conformance.claims import STORED, Claim, Kind, Subject, Value, assumed_sett
 from conformance.judge.anomalies import EVERYWHERE
 from conformance.protocols import VENDOR_SURFACES
 from conformance.records import RunRecord, TrialRecord
-from conformance.scenario import RESENDS, Scenario, names_of
+from conformance.scenario import Scenario
+from conformance.scenario.needs import RESENDS
 from conformance.scenario.reading import singles, togethers
 from conformance.scenario.script import Consume, LinkFault, Publish
 
@@ -79,7 +80,7 @@ _EXCUSED: Mapping[str, Callable[[Scenario], bool]] = {
 
 def judges(claim: Claim, anomaly: str, item: Scenario, trial: TrialRecord, run: RunRecord) -> bool:
     """Return whether the standing check of a claim judges this trial of a scenario."""
-    if trial.arm != "subject" or not {name for fault in item.faults for name in names_of(fault)} <= set(claim.faults):
+    if trial.arm != "subject" or not {name for fault in item.faults for name in fault.names} <= set(claim.faults):
         return False
     if unmet(claim.when, {**run.settings, **trial.settings, **item.session}, run.absent):
         return False

@@ -9,24 +9,9 @@ from conformance.judge import confidence
 from conformance.judge.plan.relations import LOSS_WINDOWS_MS
 from conformance.judge.tally import NONE, Tally
 from conformance.records import RunRecord
-from conformance.scenario import Weakened, names_of
-from conformance.scenario.script import Pause, Stop
+from conformance.scenario import Weakened
+from conformance.scenario.faults import FAULTS, Stop
 
-_FAULTS = {
-    "kill": ("kill", "kills"),
-    "stop": ("stop", "stops"),
-    "pause": ("pause", "pauses"),
-    "consumer_crash": ("crash of the client", "crashes of the client"),
-    "power_loss": ("power loss", "power losses"),
-    # A disk is faulty for a whole run of the broker: the unit is the run, not the sync.
-    "held_sync": ("trial with held syncs", "trials with held syncs"),
-    "failed_sync": ("trial with failed syncs", "trials with failed syncs"),
-    "disk_full": ("full disk", "full disks"),
-    "cut": ("cut", "cuts"),
-    "hold_link": ("held link", "held links"),
-    "delay": ("slow link", "slow links"),
-    "throttle": ("narrow link", "narrow links"),
-}
 _PARTS = {
     "all": "all {} messages",
     "prefix": "the first {} messages",
@@ -47,7 +32,7 @@ def count_faults(fault: str, number: int) -> str:
     >>> count_faults("kill", 3), count_faults("none", 1)
     ('3 kills', '1 trial')
     """
-    return _plural(number, _FAULTS.get(fault, ("trial", "trials")))
+    return _plural(number, _counted(fault))
 
 
 def faults_named(fault: str) -> str:
@@ -56,7 +41,11 @@ def faults_named(fault: str) -> str:
     >>> faults_named("power_loss")
     'power losses'
     """
-    return _FAULTS.get(fault, ("trial", "trials"))[1]
+    return _counted(fault)[1]
+
+
+def _counted(fault: str) -> tuple[str, str]:
+    return FAULTS[fault].counted if fault in FAULTS else ("trial", "trials")
 
 
 def sentence(words: str) -> str:
@@ -156,10 +145,8 @@ def control(tally: Tally) -> str:
 
 
 def failure_model(tally: Tally) -> str:
-    fault = next((fault for fault in reversed(tally.scenario.faults) if tally.fault in names_of(fault)), None)
-    if fault is None:
-        return "no fault"
-    return "process halted, then killed" if isinstance(fault, Pause) and fault.then_kill else fault.failure_model
+    found = (fault.failure_model for fault in reversed(tally.scenario.faults) if tally.fault in fault.names)
+    return next(found, "no fault")
 
 
 def why_violated(tally: Tally) -> str:

@@ -16,8 +16,9 @@ from conformance.judge.plan import relations
 from conformance.judge.rows import HERE, Verdict, VerdictRow
 from conformance.judge.tally import NONE, ClaimEvidence, Tally
 from conformance.records import NOT_FIRED, RunRecord
-from conformance.scenario import Check, Scenario, names_of
-from conformance.scenario.reading import JOURNAL_WATCHED
+from conformance.scenario import Check, Scenario
+from conformance.scenario.faults import DECIDE_DISK, FAULTS
+from conformance.scenario.needs import JOURNAL_WATCHED
 from conformance.scenario.script import LONGEST_DELAY_MS
 
 FEWEST_FAULTS = 3
@@ -31,7 +32,6 @@ _REPEATED = (Kind.LIVENESS, Kind.TIMING)
 _EXTERNAL = "external"
 """The launcher of a broker that runs already."""
 
-_DURABILITY_FAULTS = ("held_sync", "power_loss")
 _FAILING_DISK = "A failing disk only: a held sync or a power loss shows whether answers wait for a disk that works."
 _PROCESS_DEATH = "Process death only: the claim is about the disk, and the page cache survives the death of a process."
 _APPLIED_TO_NOTHING = "The check applied to nothing in"
@@ -137,7 +137,7 @@ def judges_elsewhere(claim: Claim, anomaly: str, item: Scenario, evidence: Claim
 
 def _decided(ruled: Sequence[tuple[Tally, Ruling]]) -> Iterator[tuple[Tally, Ruling]]:
     """Return the rulings on one claim; short ones name the durability test that holds, if no other row is open."""
-    by = next((t.scenario.id for t, r in ruled if r.verdict is Verdict.HOLDS and t.fault in _DURABILITY_FAULTS), None)
+    by = next((t.scenario.id for t, r in ruled if r.verdict is Verdict.HOLDS and t.fault in DECIDE_DISK), None)
     undecided = any(ruling.verdict is Verdict.INCONCLUSIVE and not ruling.short for _, ruling in ruled)
     for one, ruling in ruled:
         if by and ruling.short and not undecided:
@@ -285,11 +285,11 @@ def _without_client(claim: Claim, run: RunRecord) -> Ruling:
 
 def _unable(one: Tally, run: RunRecord) -> str | None:
     """Say which fault or other need of the scenario this run cannot provide; else None."""
-    for name in (name for fault in one.scenario.faults for name in names_of(fault) if name in run.unable):
+    for name in (name for fault in one.scenario.faults for name in fault.names if name in run.unable):
         if run.launcher == _EXTERNAL:  # the owner's file decides, not this machine
             return f"No {name} of an external broker: {run.unable[name]}"
         return f"This machine cannot do {name}: {run.unable[name]}"
-    needs = (*one.scenario.needs, *one.scenario.of_client)
+    needs = (need.name for need in (*one.scenario.needs, *one.scenario.of_client))
     return next((f"It needs {name}: {run.unable[name]}" for name in needs if name in run.unable), None)
 
 
@@ -417,9 +417,10 @@ def _doubts_of_faults(one: Tally) -> Iterator[str]:
 
 def short_of_disk(one: Tally) -> str:
     """Say that the claim is about the disk and the fault does not reach it; else empty."""
-    if one.claim.needs != "disk" or one.fault in _DURABILITY_FAULTS:
+    if one.claim.needs != "disk" or one.fault in DECIDE_DISK:
         return ""
-    return _FAILING_DISK if one.fault in ("failed_sync", "disk_full") else _PROCESS_DEATH
+    fault = FAULTS.get(one.fault)
+    return _FAILING_DISK if fault and fault.fails_disk else _PROCESS_DEATH
 
 
 def _moved(one: Tally) -> str:

@@ -18,34 +18,22 @@ from conformance.scenario.script import (
     Ask,
     Between,
     Consume,
-    ConsumerCrash,
-    Cut,
-    Delay,
     DiskFault,
-    DiskFull,
     Drain,
-    FailedSync,
     Fault,
     FileRemoved,
     Frame,
-    HeldSync,
-    HoldLink,
     Kill,
     Nth,
     Offer,
     OneOf,
-    Pause,
-    PowerLoss,
     Publish,
     Recovery,
     Restart,
     Rounds,
     Step,
-    Stop,
-    Throttle,
     Together,
     Trigger,
-    Watched,
 )
 
 
@@ -339,8 +327,6 @@ _FRAMES = {
     "rollback_answer": "answer to a rollback",
 }
 _PLACES = {"before": "before", "middle": "in the middle of", "after": "right after"}
-_CUTS = {"fin": "Close the connection cleanly", "rst": "Reset the connection", "half_open": "Silence the connection"}
-_DIRECTIONS = {"to_client": "from the broker to the client", "to_broker": "from the client to the broker"}
 
 
 def ordinal(number: int) -> str:
@@ -363,45 +349,14 @@ def _restart_sentence(step: Restart) -> str:
     if step.beside:
         parts = " ".join(map(_sentence, step.beside))
         return f"{text}; {plural(len(step.beside), 'client')} may connect as soon as it answers: {parts}"
-    return f"{text}; {_disk(step.under)}." if step.under is not None else f"{text}."
+    return f"{text}; {_fault_sentence(step.under)}." if step.under is not None else f"{text}."
 
 
-def _disk(fault: DiskFault) -> str:
-    match fault:
-        case Watched():
-            return "its writes and syncs of the journal are traced"
-        case HeldSync():
-            return f"every sync of its journal begins {fault.seconds:g} s late until it ends"
-        case FailedSync():
-            return f"from {_number(fault.k)} on, each sync of its journal by one thread fails with EIO"
-        case DiskFull():
-            return f"from {_number(fault.k)} on, each write to its journal by one thread fails with ENOSPC"
-
-
-def _fault_sentence(fault: Fault) -> str:
-    match fault:
-        case Kill():
-            return f"SIGKILL to every process of the broker at {_trigger(fault.at)}{_later(fault)}."
-        case Stop():
-            return f"SIGTERM to the broker at {_trigger(fault.at)}."
-        case Pause():
-            end = "SIGKILL" if fault.then_kill else "SIGCONT"
-            at = _trigger(fault.at)
-            return f"SIGSTOP to every process of the broker at {at}, and {end} {fault.hold_s:g} s later."
-        case ConsumerCrash():
-            return f"SIGKILL to the client process itself at {_trigger(fault.at)}."
-        case PowerLoss():
-            some = "; some pages that were not synced are written, and others are lost" if fault.torn else ""
-            return f"Power loss at {_trigger(fault.at)}: data that was not synced is lost{some}."
-        case Cut():
-            return f"{_CUTS[fault.how]} {_trigger(fault.at)}."
-        case HoldLink():
-            way = _DIRECTIONS[fault.direction]
-            return f"{_trigger(fault.at).capitalize()}, nothing passes {way} for {fault.hold_s:g} s."
-        case Delay():
-            return f"A round trip to the broker takes {fault.rtt_ms:g} ms more."
-        case Throttle():
-            return f"The link carries at most {fault.bytes_per_s:,} bytes a second each way."
+def _fault_sentence(fault: Fault | DiskFault) -> str:
+    """Say what a fault does, and when: at its trigger, from the k-th operation on, or all the time."""
+    if (at := getattr(fault, "at", None)) is not None:
+        return fault.says(f"{_trigger(at)}{_later(fault)}")
+    return fault.says(_number(fault.k) if hasattr(fault, "k") else "")
 
 
 def _trigger(at: Trigger | Frame | Recovery) -> str:
@@ -431,8 +386,10 @@ def _number(k: int | Between, what: str = "") -> str:
     return f"the {ordinal(k)} {what}".rstrip()
 
 
-def _later(fault: Kill) -> str:
+def _later(fault: Fault | DiskFault) -> str:
     """Say how long after its event a kill comes; empty if at once."""
+    if not isinstance(fault, Kill):
+        return ""
     for delay, unit in ((fault.delay_us, "us"), (fault.delay_percent, "% of the median answer so far")):
         if isinstance(delay, Between):
             return f", {delay.low:,} to {delay.high:,} {unit} after it, drawn from the trial's seed"

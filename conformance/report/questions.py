@@ -22,7 +22,8 @@ from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.judge.rules import UNPLAYED
 from conformance.records import RunRecord
 from conformance.report.phrases import UNTRIED
-from conformance.scenario import Scenario, names_of
+from conformance.scenario import Scenario
+from conformance.scenario.faults import FAULTS, Cause
 
 QUESTIONS: Mapping[str, frozenset[str]] = {
     "Are confirmed messages safe?": frozenset(
@@ -67,20 +68,17 @@ QUESTIONS: Mapping[str, frozenset[str]] = {
 """By question, the anomalies whose checks answer it. A test holds that each anomaly is in one of them."""
 
 MODELS: Mapping[str, frozenset[str]] = {
-    "no fault": frozenset(("none", "watched")),
-    "a client dies": frozenset(("consumer_crash",)),
-    "the connection fails": frozenset(("cut", "hold_link", "delay", "throttle")),
-    "the broker is killed": frozenset(("kill",)),
-    "the broker is stopped": frozenset(("stop", "pause")),
-    "the disk fails": frozenset(("held_sync", "failed_sync", "disk_full")),
-    "the power fails": frozenset(("power_loss",)),
+    cause.value: frozenset(
+        (*(name for name, kind in FAULTS.items() if kind.cause is cause), *(["none"] if cause is Cause.NOTHING else []))
+    )
+    for cause in Cause
 }
 """By failure model, the faults of scenarios (`VerdictRow.fault`) that are it."""
 
 NAMED = 3
 """The first sentence names so many scenarios, and counts the others."""
 
-_ENDS = ("the broker is killed", "the disk fails", "the power fails")
+_ENDS = (Cause.KILL, Cause.DISK, Cause.POWER)
 _NOT_STORED = ("confirmed_before_sync", "confirmed_though_sync_failed")
 _JUDGED = (Verdict.VIOLATED, Verdict.HARNESS_ERROR, Verdict.INCONCLUSIVE, Verdict.HOLDS)
 _WORDS = {
@@ -221,7 +219,7 @@ def left_out(judgement: Judgement, scenarios: Mapping[str, Scenario]) -> list[Le
         if row.verdict is Verdict.NOT_TRIED and (row.reason in UNPLAYED or row.fault in run.unable)
     ]
     for item in (scenarios[name] for name in run.left_to_thorough if name in scenarios):
-        names = [name for fault in item.faults for name in names_of(fault)] or ["none"]
+        names = [name for fault in item.faults for name in fault.names] or ["none"]
         found += [LeftOut(claim, check.anomaly, name) for claim, check in item.decides.items() for name in names]
     return found
 

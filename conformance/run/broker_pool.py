@@ -19,7 +19,7 @@ from conformance.faults.power.image import LossyDisk
 from conformance.ledger import Ledger
 from conformance.run.planning import Planned
 from conformance.run.readiness_probe import ProbeClient, probe_client
-from conformance.scenario import COPIES
+from conformance.scenario.needs import COPIES
 
 KEPT = 3
 """The number of brokers that are kept with one job for a later part of the run; each Java broker has a heap."""

@@ -26,7 +26,7 @@ from conformance.errors import BlockedError, BrokerError, ClientError, FaultErro
 from conformance.history import Ended, Header, close_history
 from conformance.protocols import describe, protocol_of_depth
 from conformance.run.planning import Planned
-from conformance.scenario import RESENDS, TURNED_AWAY
+from conformance.scenario.needs import RESENDS, TURNED_AWAY
 from conformance.scenario.reading import singles
 from conformance.scenario.script import Ask, ClientStep, Consume, Drain, Publish
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import dataclasses
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from signal import Signals
 
 from conformance import adapters
 from conformance.adapters import Adapter, BrokerRequest, EffectiveSettings, opening, vendor_clients
@@ -23,27 +24,17 @@ from conformance.adapters.interface import EXTERNAL, NATIVE
 from conformance.adapters.vendor_clients import ClientFile
 from conformance.claims import STORED, Catalogue, Claim, Subject, Value, is_about, unmet
 from conformance.scenario import MOST_ROUNDS, TRIALS, Check, Control, Liar, Scenario, SessionLiar, Weakened, slug
-from conformance.scenario.reading import (
-    CLEAN_RESTART,
-    most_queues,
-    singles,
-    without_answered_acks,
-    without_last_restart,
-)
+from conformance.scenario.needs import CLEAN_RESTART, Means
+from conformance.scenario.reading import most_queues, singles, without_answered_acks, without_last_restart
 from conformance.scenario.script import (
     After,
     All,
     Ask,
     Consume,
-    Delay,
     Drain,
-    HeldSync,
-    Kill,
     Offer,
-    PowerLoss,
     Publish,
     Restart,
-    Throttle,
 )
 
 REFERENCE = "reference"
@@ -184,7 +175,7 @@ class Planned:
     @property
     def own_disk(self) -> bool:
         """Whether the broker stores on a disk image that the fault can take away."""
-        return any(isinstance(fault, PowerLoss) for fault in self.script.faults)
+        return any(fault.means is Means.POWER for fault in self.script.faults)
 
     @property
     def parallel_group(self) -> str:
@@ -230,7 +221,7 @@ def measures_time(script: Scenario) -> bool:
     return (
         script.timing
         or any(check.anomaly in TIMED for check in script.decides.values())
-        or any(isinstance(fault, HeldSync | Delay | Throttle) for fault in script.faults)
+        or any(fault.timed for fault in script.faults)
         or any(isinstance(step, Consume) and step.linked and step.work_ms for step in singles(script.steps))
     )
 
@@ -249,10 +240,7 @@ def wanted_checks(scenario: Scenario, selection: Selection) -> dict[str, Check]:
         return {}
     if scenario.thorough and not (selection.thorough or selection.only):
         return {}  # another scenario stands for it
-    if any(
-        name in selection.unable
-        for name in (*scenario.needs, *scenario.of_client, *(fault.name for fault in scenario.faults))
-    ):
+    if any(wanted.name in selection.unable for wanted in scenario.wanted):
         return {}
     ids = {claim.id for claim in selection.claims if selection.applies(claim)}
     return {claim: check for claim, check in scenario.decides.items() if claim in ids}
@@ -523,7 +511,7 @@ def _value(item: Scenario, claim: str, check: Check, catalogue: Catalogue) -> in
     if catalogue.claims[claim].needs:
         return 0
     if isinstance(check.control, Weakened):
-        return _KILLED if isinstance(item.fault, Kill | PowerLoss) else _STRONG
+        return _KILLED if item.fault and item.fault.signal is Signals.SIGKILL else _STRONG
     return _LIAR if isinstance(check.control, Liar) and not check.control.waits_for_liveness else 0
 
 

@@ -22,7 +22,7 @@ from conformance.ledger import Ledger
 from conformance.protocols import OPAQUE
 from conformance.run.broker_pool import RunningBroker
 from conformance.run.clients import Address, ClientRunner
-from conformance.scenario.script import Delay, DiskFault, DiskFull, FailedSync, LinkFault
+from conformance.scenario.script import Delay, DiskFault, LinkFault
 
 
 def over_link(ledger: Ledger, client_runner: ClientRunner, job: Job, fault: LinkFault) -> JobResult:
@@ -86,7 +86,7 @@ class TracedRun:
     @property
     def may_end_broker(self) -> bool:
         """A broker whose disk fails should end by itself."""
-        return isinstance(self.fault, FailedSync | DiskFull)
+        return self.fault.fails_disk
 
     def start(self, *, ready_s: float) -> None:
         self.running.start(self.tracer.wrap, ready_s=ready_s)

@@ -30,8 +30,7 @@ from conformance.run.evidence import EvidenceKeeper, undelivered_messages
 from conformance.run.planning import Planned
 from conformance.run.restart import NotReady, RestartAttempt, oom_kills, own_end
 from conformance.run.traced import TracedRun, over_link, slow_network, watch_link
-from conformance.scenario import FRESH, TIME_TO_LIVE
-from conformance.scenario.reading import CLEAN_RESTART, JOURNAL_WATCHED
+from conformance.scenario.needs import CLEAN_RESTART, FRESH, JOURNAL_WATCHED, TIME_TO_LIVE, in_mode
 from conformance.scenario.script import (
     LONGEST_DELAY_MS,
     MOST_DRAINS,
@@ -51,10 +50,8 @@ from conformance.scenario.script import (
     Recovery,
     Restart,
     Step,
-    Stop,
     Together,
     TogetherFault,
-    ends_broker,
     fixed_number,
     largest,
 )
@@ -159,7 +156,7 @@ class TrialPlayer:
         owner may stop an external broker, and a vendor's client may close a connection itself.
         """
         fault = getattr(self.current, "until", None)
-        armed = isinstance(fault, TogetherFault | PowerLoss) and not self.unfired
+        armed = getattr(fault, "signal", None) and not self.unfired
         others = self.planned.adapter.launcher == EXTERNAL or (
             bool(self.planned.client) and isinstance(error, BrokerError)
         )
@@ -253,7 +250,7 @@ class TrialPlayer:
         nothing of a queue that does not outlast it.
         """
         script = self.planned.script
-        promised = "mode no_ack" not in script.of_client and dict(script.queue).get("durable", True)
+        promised = in_mode("no_ack") not in script.of_client and dict(script.queue).get("durable", True)
         if self.planned.arm != "subject" or script.steps[-2:] != SETTLE[-2:] or self._keeps_messages:
             return False
         return bool(promised) and script.id not in self.running.waited_in_vain
@@ -303,10 +300,10 @@ class TrialPlayer:
         A fault that ends the broker ends the connections of all. A connection that is lost before that voids the trial.
         """
         fault = cast(TogetherFault | None, step.until)
-        ends = fault is not None and ends_broker(fault)
+        ends = fault is not None and fault.ends_broker
         groups = [(self._client(each, broker_may_end=ends) for each in group) for group in step.groups]
         with contextlib.ExitStack() as stack:
-            descriptors = stack.enter_context(self.broker.target.armed(_armed_as(fault))) if fault else []
+            descriptors = stack.enter_context(self.broker.target.armed(*fault.armed_by)) if fault else []
             results = self.client_runner.play_together(groups, descriptors)
         fires = results.pop() if fault else None
         if fault and fires:
@@ -339,27 +336,26 @@ class TrialPlayer:
             self._play(job, step.until)
 
     def _play(self, job: Job, fault: Fault | None) -> None:
-        match fault:
-            case ConsumerCrash():
-                self.client_runner.crash(job)
-                self._note(Op.FAULT, Phase.EFFECTIVE, fault="consumer_crash")
-                self.broker.target.alive_check()
-            case Kill() | Stop() | Pause():
-                with self.broker.target.armed(_armed_as(fault)) as descriptors:
-                    result = self.client_runner.play(job, descriptors)
-                self._prove(fault, result)
-            case PowerLoss():
-                self._lose_power(job, fault)
-            case _:
-                self._check_connected(self.client_runner.play(job))
+        if isinstance(fault, ConsumerCrash):
+            self.client_runner.crash(job)
+            self._note(Op.FAULT, Phase.EFFECTIVE, fault=fault.name)
+            self.broker.target.alive_check()
+        elif isinstance(fault, PowerLoss):
+            self._lose_power(job, fault)
+        elif isinstance(fault, TogetherFault):
+            with self.broker.target.armed(*fault.armed_by) as descriptors:
+                result = self.client_runner.play(job, descriptors)
+            self._prove(fault, result)
+        else:
+            self._check_connected(self.client_runner.play(job))
 
     def _prove(self, fault: TogetherFault, result: JobResult) -> None:
         """Show that the client has fired its fault, and that the broker has ended, or was halted for a time."""
         self._note_fired(result)
         if isinstance(fault, Pause):
             self.floor_s += fault.hold_s
-        if ends_broker(fault):
-            self._prove_ended(fault, result, "kill" if isinstance(fault, Pause) else fault.name)
+        if fault.ends_broker:
+            self._prove_ended(fault, result, fault.names[-1])
             return
         self._check_connected(result)
         process.prove_fired(fault.name, fired=result.fired, seen=result.seen, wanted=largest(fault.at))
@@ -370,12 +366,12 @@ class TrialPlayer:
 
     def _lose_power(self, job: Job, fault: PowerLoss) -> None:
         """Let the client take the disk away and kill the broker; then prove both, and mount the disk again."""
-        with self.running.power() as disk, self.broker.target.armed("power_loss") as handles:
+        with self.running.power() as disk, self.broker.target.armed(*fault.armed_by) as handles:
             result = self.client_runner.play(job, [disk, *handles])
         self._note_fired(result)
         self._prove_ended(fault, result, fault.name)
 
-    def _prove_ended(self, fault: Kill | Stop | Pause | PowerLoss, result: JobResult, name: str) -> None:
+    def _prove_ended(self, fault: TogetherFault | PowerLoss, result: JobResult, name: str) -> None:
         if not result.fired:
             self._check_connected(result)
             self.broker.target.alive_check()
@@ -482,11 +478,6 @@ class TrialPlayer:
     def _note(self, op: Op, phase: Phase, **fields: str) -> None:
         self.recorder.record(op, phase, epoch=self.broker.epoch, **fields)
         self.recorder.flush()
-
-
-def _armed_as(fault: TogetherFault) -> str:
-    """Return by which name the target arms the fault: it needs all that a halt and a kill need for both."""
-    return "pause_kill" if isinstance(fault, Pause) and fault.then_kill else fault.name
 
 
 def offer_words(adapter: Adapter, setting: str) -> list[str]:

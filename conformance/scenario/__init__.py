@@ -31,6 +31,30 @@ from conformance import paths
 from conformance.claims import Catalogue, Claim, Kind, Subject, Value
 from conformance.errors import CatalogueError
 from conformance.protocols import WIRES, only_with
+from conformance.scenario.needs import (
+    ANSWERED,
+    COPIES,
+    ENDS_ONE,
+    EXPIRY_QUEUE,
+    FOR_TOPIC,
+    FRAMES,
+    HOLDS,
+    LIVES,
+    MODIFIED,
+    PEEKS,
+    RAW,
+    REFUSES,
+    RESENDS,
+    SELECTS,
+    SETTINGS,
+    SEVERAL,
+    SPREADS,
+    TIME_TO_LIVE,
+    TURNED_AWAY,
+    Need,
+    in_mode,
+    need_of,
+)
 from conformance.scenario.reading import (
     check_types,
     draw,
@@ -52,73 +76,18 @@ from conformance.scenario.script import (
     HoldLink,
     LinkFault,
     Offer,
-    Pause,
     Publish,
     Recovery,
     Restart,
     Step,
     TogetherFault,
-    spares_broker,
     waits_for_answered_ack,
 )
 
-FRAMES = "frames that the link can tell apart"
-"""The need of faults at a frame, and of checks by frames (`Scenario.needs`)."""
-
-UNDECLARED = "a queue that was never declared"
-CREATED = "a queue that the broker makes when a client names it"
-FRESH = "a queue that is declared while the broker runs"
-SUBSCRIBED = "durable subscriptions of a topic"
-"""The need of clients that make their queues themselves, and find them again (`Scenario.subscribed`)."""
-
-LIVES = {"undeclared": UNDECLARED, "created": CREATED, "fresh": FRESH, "subscribed": SUBSCRIBED}
-"""By option of a scenario's queue, the need of a queue that is not there when the broker starts."""
-
-
-def need_of(option: str) -> str:
-    """Return the need of a scenario whose queue has this option."""
-    return LIVES.get(option, f"a queue with {option}")
-
-
-FOR_TOPIC = "messages that say what they are for"
-"""The need, over AMQP, of a publisher whose messages are annotated as for a topic."""
-
-TIME_TO_LIVE = "messages with a time to live"
-"""The need of a publisher whose messages expire."""
-
-EXPIRY_QUEUE = "a queue that keeps expired messages"
-"""The need of a scenario that asks for the setting expiry_destination: without it expired messages are discarded."""
-
-MODIFIED = "the outcome modified"
-"""The need, over AMQP, of a consumer that gives a delivery back as failed or undeliverable."""
-
-SELECTS = "message selectors"
-"""The need of a consumer that selects."""
-
-ANSWERED = "an answer to an acknowledgement"
-"""The need of a fault at the answer to an acknowledgement: without answers it would never fire."""
-
-COPIES = "copies_of"
-COPIED = f"a queue with {COPIES}"
-"""The need of a publisher whose sends go to several queues each."""
-
-SEVERAL = "several queues in one trial"
-"""The need of a publisher that sends to more than one queue."""
-
-RAW = "the suite's own view of the wire"
-REFUSES = "deliveries given back"
-HOLDS = "deliveries seen before they are asked for"
-PEEKS = "a receiver beside the publisher"
-RESENDS = "duplicate ids"
-SPREADS = "sends of one session to several queues"
-ENDS_ONE = "the end of one of several receivers"
-TURNED_AWAY = "the end of a link or connection as a refusal"
 DELIVERY_MODES = frozenset({"persistent", "non_persistent"})
 REFUSING = {"creates_addresses", "full_queue_policy", "max_message_bytes"}
 """Settings of a scenario that may make a broker refuse sends; one that blocks makes them wait."""
 
-CALLS = (RAW, REFUSES, HOLDS, PEEKS, TURNED_AWAY, RESENDS, SPREADS, ENDS_ONE)
-"""What the suite's own sessions can do, and a vendor's client cannot (`Scenario.of_client`)."""
 TRIALS = 3
 MOST_ROUNDS = 60
 """The judge tells so many runs of the broker in one trial apart (`judge.plan.relations`)."""
@@ -326,13 +295,13 @@ class Scenario:
         return asked
 
     @property
-    def needs(self) -> tuple[str, ...]:
-        """What an adapter must be able to do: kinds of queues, settings of any name, frames on a link."""
+    def needs(self) -> tuple[Need, ...]:
+        """What a broker must be able to do: kinds of queues, settings of any name, frames on a link."""
         offers = any(isinstance(step, Offer) for step in self.steps)
         reads = any(step.linked or isinstance(step.until, Cut | HoldLink) for step in self._clients)
         modifies = any(isinstance(s, Consume) and {"failed", "undeliverable"} & {*s.refuse} for s in self._clients)
         answered = any(waits_for_answered_ack(getattr(step.until, "at", None)) for step in self._clients)
-        more = {"settings of any name": offers, FRAMES: reads, MODIFIED: modifies, ANSWERED: answered}
+        more = {SETTINGS: offers, FRAMES: reads, MODIFIED: modifies, ANSWERED: answered}
         more[FOR_TOPIC] = any(isinstance(step, Publish) and step.for_topic for step in self._clients)
         more[TIME_TO_LIVE] = any(isinstance(step, Publish) and step.lives_ms for step in self._clients)
         more[EXPIRY_QUEUE] = "expiry_destination" in dict(self.settings)
@@ -343,8 +312,8 @@ class Scenario:
         return (*queues, *others, *needs_of_launcher(self.steps))
 
     @property
-    def of_client(self) -> tuple[str, ...]:
-        """What only some clients can do: entries of `CALLS`, and `mode NAME` for each consumer."""
+    def of_client(self) -> tuple[Need, ...]:
+        """What only some clients can do, and the mode of each consumer."""
         asked = {RAW: self.client == "raw", PEEKS: any(isinstance(s, Publish) and s.peek for s in self._clients)}
         takes = [step for step in self._clients if isinstance(step, Consume)]
         asked[RESENDS] = any(isinstance(step, Publish) and step.resends for step in self._clients)
@@ -355,7 +324,7 @@ class Scenario:
         asked[SPREADS] = any(isinstance(step, Publish) and step.queues > 1 and not one_place for step in self._clients)
         asked[ENDS_ONE] = any(step.ends for step in takes)
         asked |= {REFUSES: any({*step.refuse} - {"thrown"} for step in takes), HOLDS: any(step.hold for step in takes)}
-        return (*(word for word, used in asked.items() if used), *(f"mode {step.mode}" for step in takes))
+        return (*(need for need, used in asked.items() if used), *(in_mode(step.mode) for step in takes))
 
     @property
     def gives_back(self) -> bool:
@@ -396,6 +365,11 @@ class Scenario:
         return tuple(found)
 
     @property
+    def wanted(self) -> tuple[Need | Fault | DiskFault, ...]:
+        """Everything that a node of a broker, its client or this machine may not have."""
+        return (*self.needs, *self.of_client, *self.faults)
+
+    @property
     def fault(self) -> Fault | DiskFault | None:
         """The last fault, after which the queue is drained."""
         return self.faults[-1] if self.faults else None
@@ -405,7 +379,7 @@ class Scenario:
 
         A claim without a fault is tried before the fault, or under one that the claim does not name.
         """
-        names = [name for fault in self.faults for name in names_of(fault)]
+        names = [name for fault in self.faults for name in fault.names]
         return next((name for name in reversed(names) if name in claim.faults), "none")
 
     def tries(self, claim: Claim) -> bool:
@@ -416,9 +390,9 @@ class Scenario:
         """
         if self.standing:
             return "none" in claim.faults
-        if "none" in claim.faults and all(map(spares_broker, self.faults)):
+        if "none" in claim.faults and all(fault.spares_broker for fault in self.faults):
             return True
-        return self.fault is not None and not {*names_of(self.fault)}.isdisjoint(claim.faults)
+        return self.fault is not None and not {*self.fault.names}.isdisjoint(claim.faults)
 
     def other_than(self, claim: Claim, *, offended: bool = False) -> str:
         """Say what the claim is about that this scenario does not do; empty if a check of it may decide the claim.
@@ -441,11 +415,6 @@ class Scenario:
         """Return the script of one trial, with every number drawn and at most `most` rounds of each `Rounds`."""
         rng = random.Random(f"{self.id}:{seed}")
         return dataclasses.replace(self, steps=draw(unroll(self.steps, most, control=control), rng))
-
-
-def names_of(fault: Fault | DiskFault) -> tuple[str, ...]:
-    """Return the names of a fault in the catalogue: a pause that ends in a kill has two."""
-    return ("pause", "kill") if isinstance(fault, Pause) and fault.then_kill else (fault.name,)
 
 
 _REGISTRY: dict[str, Scenario] = {}

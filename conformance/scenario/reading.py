@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from conformance.scenario.needs import CLEAN_RESTART, JOURNAL_WATCHED, KILL_OF_HALTED, KILL_WHILE_STARTING, Need
 from conformance.scenario.script import (
     SETTLE,
     Between,
@@ -28,13 +29,6 @@ from conformance.scenario.script import (
 )
 
 Value = TypeVar("Value")
-
-CLEAN_RESTART = "a clean restart"
-KILL_WHILE_STARTING = "a kill while it starts"
-KILL_OF_HALTED = "a kill of what is halted"
-JOURNAL_WATCHED = "a look at the files of its journal"
-LAUNCHER_NEEDS = (CLEAN_RESTART, KILL_WHILE_STARTING, KILL_OF_HALTED, JOURNAL_WATCHED)
-"""What a script may need of a launcher beside its faults (`Scenario.needs`)."""
 
 
 def singles(steps: Iterable[Step]) -> Iterator[Single]:
@@ -74,8 +68,8 @@ def togethers(steps: Iterable[Step]) -> Iterator[Together]:
             yield step
 
 
-def needs_of_launcher(steps: tuple[Step, ...]) -> Iterator[str]:
-    """Yield what a broker must allow that the suite starts itself, or whose owner has commands: `LAUNCHER_NEEDS`."""
+def needs_of_launcher(steps: tuple[Step, ...]) -> Iterator[Need]:
+    """Yield what a broker must allow that the suite starts itself, or whose owner has commands."""
     core = steps[: -len(SETTLE)] if steps[-len(SETTLE) :] == SETTLE else steps
     restarts = [step for step in singles(core) if isinstance(step, Restart)]
     faults = [step.until for step in singles(core) if isinstance(step, Publish | Consume)]

@@ -1,339 +1,109 @@
-"""The vocabulary of a script: steps, faults and triggers.
+"""The vocabulary of a script: its steps, with the triggers and faults that they use.
 
 They are typed values: the planner, the client processes, the link proxy, `trial.json` and `replay` read and write them
 whole. In JSON a step has its name in `step`, a fault in `fault`, and a trigger in `trigger`.
-
-A trigger belongs to the process that sees its event: `Nth`, `After`, `FileRemoved` and `All` to a client, `Frame` to
-the link between a client and the broker, `Recovery` to the harness that starts the broker. A fault of the disk lasts
-for a whole run of the broker: it belongs to a `Restart`.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 import msgspec
 
-from conformance.errors import FaultError
+from conformance.scenario.faults import (
+    ClientFault,
+    ConsumerCrash,
+    Cut,
+    Delay,
+    DiskFault,
+    DiskFull,
+    FailedSync,
+    Fault,
+    HeldSync,
+    HoldLink,
+    Kill,
+    LinkFault,
+    Pause,
+    PowerLoss,
+    Stop,
+    Throttle,
+    TogetherFault,
+    Watched,
+)
+from conformance.scenario.triggers import (
+    After,
+    All,
+    Between,
+    ClientEvent,
+    Count,
+    FileRemoved,
+    Frame,
+    Nth,
+    OneOf,
+    Part,
+    Recovery,
+    Trigger,
+    fixed_number,
+    largest,
+    leaves,
+    parts_of,
+    tag_of,
+    waits_for_answered_ack,
+)
 
-
-class Between(msgspec.Struct, frozen=True):
-    """A number that the trial's seed draws, both ends included."""
-
-    low: int
-    high: int
-
-
-Count = Annotated[int, msgspec.Meta(ge=1)]
-Above0 = Annotated[float, msgspec.Meta(gt=0)]
-Drawn = Count | Between
-"""A number from 1 on. `Between` until the seed of a trial has drawn it (`draw`), an int after that (`fixed_number`)."""
-
-DrawnWait = Annotated[int, msgspec.Meta(ge=0)] | Between
-
-
-def fixed_number(number: int | Between) -> int:
-    """Return a number of a drawn script; raise `FaultError` if no seed has drawn it."""
-    if isinstance(number, Between):
-        raise FaultError(f"a fault cannot be armed: its number was not drawn: {number}")
-    return number
-
-
-def _name(of_class: str) -> str:
-    """Return the name of a class in JSON, as `power_loss`."""
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", of_class).lower()
-
-
-class _Trigger(msgspec.Struct, frozen=True, tag_field="trigger", tag=_name):
-    pass
-
-
-ClientEvent = Literal[
-    "sent",
-    "confirm",
-    "returned",
-    "confirm_immediate",
-    "confirm_range",
-    "process",
-    "ack_written",
-    "ack",
-    "before_commit",
-    "commit_written",
-    "committed",
+__all__ = [
+    "LONGEST_DELAY_MS",
+    "MOST_DRAINS",
+    "SETTLE",
+    "After",
+    "All",
+    "Ask",
+    "Between",
+    "ClientEvent",
+    "ClientFault",
+    "ClientStep",
+    "Consume",
+    "ConsumerCrash",
+    "Cut",
+    "Delay",
+    "DiskFault",
+    "DiskFull",
+    "Drain",
+    "FailedSync",
+    "Fault",
+    "FileRemoved",
+    "Frame",
+    "HeldSync",
+    "HoldLink",
+    "Kill",
+    "LinkFault",
+    "Nth",
+    "Offer",
+    "OneOf",
+    "Part",
+    "Pause",
+    "PowerLoss",
+    "Publish",
+    "Recovery",
+    "Restart",
+    "Rounds",
+    "Single",
+    "Step",
+    "Stop",
+    "Throttle",
+    "Together",
+    "TogetherFault",
+    "Trigger",
+    "Watched",
+    "fixed_number",
+    "largest",
+    "leaves",
+    "parts_of",
+    "waits_for_answered_ack",
 ]
 
 
-class Nth(_Trigger, frozen=True):
-    """A trigger: the k-th event of one client process.
-
-    `event` is one of `sent` (a send was written), `confirm` (a send was answered), `returned` (a send was answered, and
-    the next one is not sent before the fault), `confirm_immediate` (the send had asked for Ack Immediately),
-    `confirm_range` (one answer has covered several sends), `process` (a processing has begun), `ack_written` (an
-    acknowledgement, or a refusal, was written), `ack` (it was answered), `before_commit` (everything of a transaction
-    but the request has left), `commit_written` (the request has left too) and `committed` (it was answered).
-    """
-
-    event: ClientEvent
-    k: Drawn
-
-    @property
-    def number(self) -> int:
-        return fixed_number(self.k)
-
-
-class After(_Trigger, frozen=True):
-    """A trigger: so many milliseconds after the client has begun."""
-
-    ms: DrawnWait
-
-    @property
-    def number(self) -> int:
-        return fixed_number(self.ms)
-
-
-class FileRemoved(_Trigger, frozen=True):
-    """A trigger: the k-th file of the journal that the broker removes once the client has begun, as in a compaction."""
-
-    k: Drawn
-
-    @property
-    def number(self) -> int:
-        return fixed_number(self.k)
-
-
-Part = Nth | After | FileRemoved
-"""A trigger of one event or time."""
-
-
-class All(_Trigger, frozen=True):
-    """A trigger: each of these has happened in the same client process. The last of them fires the fault."""
-
-    parts: tuple[Part, ...]
-
-
-class OneOf(_Trigger, frozen=True):
-    """One of these triggers: the trial's seed draws which.
-
-    A kill that is always tied to the same event always comes at the same moment of the broker's work.
-    """
-
-    options: tuple[Part | All, ...]
-
-
-class Frame(_Trigger, frozen=True):
-    """A trigger: the k-th frame of that kind on the link, `before` it is passed on, in the `middle` of it, or `after`.
-
-    `kind` names frames of both protocols: `send` (SEND, or a transfer to the broker), `answer` (to a send or an
-    acknowledgement: RECEIPT, or a disposition from the broker), `deliver` (MESSAGE, or a transfer to the client),
-    `acknowledge` (ACK, or a disposition to the broker), `begin`, `commit` and `rollback` (BEGIN, COMMIT and ABORT, or
-    declare and discharge), and `begin_answer`, `commit_answer` and `rollback_answer`. Of a message in several frames
-    the first counts, or with `last` its last one.
-    """
-
-    kind: Literal[
-        "send",
-        "answer",
-        "deliver",
-        "acknowledge",
-        "begin",
-        "commit",
-        "rollback",
-        "begin_answer",
-        "commit_answer",
-        "rollback_answer",
-    ]
-    k: Drawn
-    at: Literal["before", "middle", "after"] = "after"
-    last: bool = False
-
-
-class Recovery(_Trigger, frozen=True):
-    """A trigger: the k-th access to a file of the journal, by a broker that is starting and not yet ready."""
-
-    k: Drawn
-
-
-Trigger = Part | All | OneOf
-
-
-def parts_of(trigger: Trigger | Recovery) -> tuple[Part, ...]:
-    """Return the events and times that must all have happened in one client; raise `FaultError` if it has none."""
-    if isinstance(trigger, Recovery):
-        raise FaultError("a fault cannot be armed: no client sees the recovery of a broker")
-    if isinstance(trigger, OneOf):
-        raise FaultError(f"a fault cannot be armed: its trigger was not drawn: {trigger}")
-    return trigger.parts if isinstance(trigger, All) else (trigger,)
-
-
-def leaves(trigger: object) -> Iterator[object]:
-    """Yield every event and time of a trigger, also those that the seed may draw."""
-    if isinstance(trigger, All | OneOf):
-        for each in trigger.parts if isinstance(trigger, All) else trigger.options:
-            yield from leaves(each)
-    else:
-        yield trigger
-
-
-def waits_for_answered_ack(trigger: object) -> bool:
-    """Whether the trigger may count answers to acknowledgements."""
-    return any(isinstance(each, Nth) and each.event == "ack" for each in leaves(trigger))
-
-
-def largest(trigger: Trigger | Recovery) -> int:
-    """Return the largest number of a client's trigger, for people."""
-    return max(part.number for part in parts_of(trigger))
-
-
-class _Fault(msgspec.Struct, frozen=True, tag_field="fault", tag=_name):
-    """A fault. `name` is its name in the catalogue, in histories and in JSON."""
-
-    name: ClassVar[str]
-    failure_model: ClassVar[str]
-
-    def __init_subclass__(cls) -> None:
-        cls.name = _name(cls.__name__)
-
-
-class Kill(_Fault, frozen=True):
-    """SIGKILL to every process of the broker, from the process that sees the event of the trigger.
-
-    `delay_us`: so many microseconds after that event, while the broker goes on and the client does nothing.
-    `delay_percent`: or so many percent of the median time that this client has waited for the answer to such a request
-    in this trial; not of the longest, because one slow answer would spread the kills over times when no request is at
-    work (halves of a commit 3 ms apart: found by 7 of 30 kills up to twice the longest answer, by 10 of 30 now). A
-    kill at a request that was just written comes before the broker has read it; with the delay it comes at any moment
-    of the work on the request.
-    """
-
-    at: Trigger | Recovery
-    delay_us: DrawnWait = 0
-    delay_percent: DrawnWait = 0
-    failure_model = "process death"
-
-
-class Stop(_Fault, frozen=True):
-    """SIGTERM to the broker at a trigger, with everything in flight: an orderly end under load."""
-
-    at: Trigger
-    failure_model = "orderly stop"
-
-
-class Pause(_Fault, frozen=True):
-    """SIGSTOP to every process of the broker at a trigger, and `hold_s` seconds after it took effect SIGCONT.
-
-    It took effect when every thread is stopped; the broker cannot answer a later request before the pause ends.
-    `then_kill`: SIGKILL instead of SIGCONT, so that a halted process never goes on.
-    """
-
-    at: Trigger
-    hold_s: Above0 = 1.0
-    then_kill: bool = False
-    failure_model = "process halted for a time"
-
-
-class ConsumerCrash(_Fault, frozen=True):
-    """SIGKILL of the client itself, at its own trigger: in a processing, or with a transaction open."""
-
-    at: Trigger
-    failure_model = "death of the client process"
-
-
-class PowerLoss(_Fault, frozen=True):
-    """The file system under the broker's data goes, with everything that was not synced; then every process is killed.
-
-    The machine counts as dead from the moment of the command: answers read later are unknown. `torn`: before that, some
-    of the pages that were written and not synced reach the disk, and others do not. The seed draws which: a disk may
-    do that.
-    """
-
-    at: Trigger
-    torn: bool = False
-    failure_model = "power loss"
-
-
-class Cut(_Fault, frozen=True):
-    """The connection is broken at a frame: closed in order (`fin`), reset (`rst`), or silent for ever (`half_open`)."""
-
-    at: Frame
-    how: Literal["fin", "rst", "half_open"] = "rst"
-    failure_model = "loss of the connection"
-
-
-class HoldLink(_Fault, frozen=True):
-    """From a frame on, nothing passes in one direction for `hold_s` seconds."""
-
-    at: Frame
-    direction: Literal["to_client", "to_broker"] = "to_client"
-    hold_s: Above0 = 1.0
-    failure_model = "link held for a time"
-
-
-class Delay(_Fault, frozen=True):
-    """Each byte takes so much longer that a round trip takes `rtt_ms` more."""
-
-    rtt_ms: Above0
-    failure_model = "slow link"
-
-
-class Throttle(_Fault, frozen=True):
-    """At most so many bytes a second in each direction."""
-
-    bytes_per_s: Count
-    failure_model = "narrow link"
-
-
-class Watched(_Fault, frozen=True):
-    """The disk works, and the suite sees what is written and synced."""
-
-    failure_model = "no fault"
-
-
-class HeldSync(_Fault, frozen=True):
-    """Every sync of the journal's files begins `seconds` later than the broker asks for it."""
-
-    seconds: Above0 = 0.7
-    failure_model = "slow disk"
-
-
-class FailedSync(_Fault, frozen=True):
-    """From the k-th sync of the journal's files by one thread on, each returns EIO and has synced nothing."""
-
-    k: Drawn
-    failure_model = "failing disk"
-
-
-class DiskFull(_Fault, frozen=True):
-    """From the k-th write to the journal's files by one thread on, each returns ENOSPC and has written nothing."""
-
-    k: Drawn
-    failure_model = "full disk"
-
-
-ClientFault = Kill | Stop | Pause | ConsumerCrash | PowerLoss
-"""Faults that a client process fires."""
-
-TogetherFault = Kill | Stop | Pause
-"""Faults of a client that other clients may meet beside it."""
-
-
-def ends_broker(fault: TogetherFault) -> bool:
-    return not isinstance(fault, Pause) or fault.then_kill
-
-
-def spares_broker(fault: Fault | DiskFault) -> bool:
-    """Whether the broker lives through the fault, and its disk works: only clients and links meet it."""
-    ends = isinstance(fault, Kill | Stop | PowerLoss | FailedSync | DiskFull)
-    return not ends and not (isinstance(fault, Pause) and fault.then_kill)
-
-
-LinkFault = Cut | HoldLink | Delay | Throttle
-DiskFault = Watched | HeldSync | FailedSync | DiskFull
-Fault = Kill | Stop | Pause | ConsumerCrash | PowerLoss | Cut | HoldLink | Delay | Throttle
-
-
-class _Step(msgspec.Struct, frozen=True, tag_field="step", tag=_name):
+class _Step(msgspec.Struct, frozen=True, tag_field="step", tag=tag_of):
     pass
 
 

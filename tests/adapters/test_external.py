@@ -22,6 +22,7 @@ from conformance.adapters.external.queues import PREFIX
 from conformance.adapters.file.launch_tables import External
 from conformance.adapters.launch import ports
 from conformance.adapters.launch.process_tree import MARK
+from conformance.adapters.node import BrokerNode
 from conformance.claims import Kind
 from conformance.errors import ConformanceError, LaunchError, UsageError
 from conformance.faults import possible
@@ -211,12 +212,11 @@ def test_only_the_addresses_that_were_given_are_checked(theirs: Theirs, tmp_path
 
 def _selection(spec: str) -> Selection:
     adapter, catalogue = adapters.find(spec), claims.load()
-    played = scenario.load(catalogue).values()
-    words = [fault.name for item in played for fault in item.faults]
-    lacking = {need: why for item in played for need in item.needs if (why := adapter.lacks(need))}
+    wanted = (each for item in scenario.load(catalogue).values() for each in item.wanted)
+    settings = adapter.effective()
     return Selection(
-        adapter, "amqp", adapter.effective(), {}, list(catalogue.claims.values()), frozenset(), 1, 1,
-        unable=possible.unable(words, adapter.able) | lacking,
+        adapter, "amqp", settings, {}, list(catalogue.claims.values()), frozenset(), 1, 1,
+        unable=possible.unable(wanted, BrokerNode(adapter, "amqp", settings)),
     )  # fmt: skip
 
 

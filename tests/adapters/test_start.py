@@ -24,6 +24,7 @@ from conformance.adapters.launch.process_tree import MARK, Tree
 from conformance.errors import BlockedError, ClientError, LaunchError, LoginError, StartFailure, UsageError
 from conformance.ledger import Ledger
 from conformance.processes import cannot_hold, identify, is_alive
+from conformance.scenario.needs import need_of
 
 Make = Callable[..., native.NativeBroker]
 
@@ -402,8 +403,8 @@ def test_a_queue_has_rules_of_its_own(make: Make, tmp_path: pathlib.Path) -> Non
     )
     adapter = adapters.find(str(tmp_path / "fake.toml"))
     limited: dict[str, Options] = {"q2": (("max_length", 40),)}
-    assert adapter.lacks("a queue with max_length") == ""
-    assert adapter.lacks("a queue with durable") == "the adapter of fake has no queue option durable"
+    assert adapter.lacks(need_of("max_length")) == ""
+    assert adapter.lacks(need_of("durable")) == "the adapter of fake has no queue option durable"
     with Ledger(tmp_path / "run", "limited") as book:
         with adapter.prepare(tmp_path / "b", adapter.effective(), ["q1", "q2"], book, options=limited) as broker:
             broker.start()

@@ -14,7 +14,7 @@ from conformance.adapters.launch.plan import BrokerSource, make_instance
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
 from conformance.reference import liars
-from conformance.scenario import CREATED, EXPIRY_QUEUE, FRESH, UNDECLARED
+from conformance.scenario.needs import CREATED, EXPIRY_QUEUE, FRESH, SETTINGS, UNDECLARED, need_of
 
 REFERENCE = adapters.find("reference")
 VARIED = """
@@ -165,9 +165,9 @@ def test_a_queue_option_that_the_broker_has_not_is_refused(tmp_path: pathlib.Pat
 def test_what_an_adapter_has_no_words_for() -> None:
     classic = adapters.find("activemq")
 
-    assert "the adapter of activemq has no queue option max_length" == classic.lacks("a queue with max_length")
-    assert "the adapter of activemq has no start.offer" == classic.lacks("settings of any name")
-    assert "" == REFERENCE.lacks("a queue with max_length") == REFERENCE.lacks("settings of any name")
+    assert "the adapter of activemq has no queue option max_length" == classic.lacks(need_of("max_length"))
+    assert "the adapter of activemq has no start.offer" == classic.lacks(SETTINGS)
+    assert "" == REFERENCE.lacks(need_of("max_length")) == REFERENCE.lacks(SETTINGS)
 
 
 def test_a_move_of_expired_messages_needs_a_queue_for_them() -> None:

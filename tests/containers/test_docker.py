@@ -21,10 +21,13 @@ from conformance.adapters.file import model
 from conformance.adapters.file.launch_tables import QueuesTable, Template, TemplateFile
 from conformance.adapters.interface import READY_QUEUE
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource
+from conformance.adapters.node import BrokerNode
 from conformance.errors import ClientError, LaunchError, UsageError
 from conformance.faults import possible
 from conformance.faults.disk import injection
 from conformance.faults.process import kill_in_recovery
+from conformance.scenario.faults import FAULTS
+from conformance.scenario.needs import Means
 from conformance.scenario.script import HeldSync
 
 REFERENCE = adapters.find("reference").file
@@ -415,16 +418,16 @@ def test_a_fault_is_asked_of_the_container_and_its_disk_of_this_machine(monkeypa
     def no_tracer():
         return "no strace here"
 
-    monkeypatch.setitem(possible._NEEDS, "power_loss", lambda: "no loop devices")
-    monkeypatch.setitem(possible._NEEDS, "held_sync", no_tracer)
-    monkeypatch.setattr(injection, "cannot", no_tracer)
-    found = possible.unable(
-        ["kill", "held_sync", "power_loss", "cut"], lambda fault: "no signals" if fault == "kill" else ""
-    )
+    monkeypatch.setitem(possible.MEANS, Means.POWER, lambda: "no loop devices")
+    monkeypatch.setitem(possible.MEANS, Means.TRACER, no_tracer)
+    monkeypatch.setattr(docker.Able, "__call__", lambda able, fault: "no signals" if fault.name == "kill" else "")
+    adapter = adapters.find("reference:docker")
+    node = BrokerNode(adapter, "amqp", adapter.effective())
+    found = possible.unable((FAULTS[name] for name in ("kill", "held_sync", "power_loss", "cut")), node)
 
     assert {"kill": "no signals", "power_loss": "no loop devices"} == found
     assert {"held_sync": "no strace here", "power_loss": "no loop devices"} == possible.unable(
-        ["held_sync", "power_loss"]
+        FAULTS[name] for name in ("held_sync", "power_loss")
     )
 
 

@@ -12,6 +12,7 @@ import pytest
 from conformance import adapters, history
 from conformance.adapters.container.engine import LABEL, Bind, Spec
 from conformance.adapters.container.images import broker_image
+from conformance.adapters.node import BrokerNode
 from conformance.errors import LaunchError
 from conformance.faults import possible
 from conformance.faults.power import image as powerloss
@@ -20,7 +21,8 @@ from conformance.ledger import Ledger, release_leftovers
 from conformance.run.planning import Planned
 from conformance.run.record import Recording
 from conformance.scenario import Check, Scenario
-from conformance.scenario.script import SETTLE, HeldSync, Kill, Nth, PowerLoss, Publish, Recovery, Restart
+from conformance.scenario.faults import HeldSync
+from conformance.scenario.script import SETTLE, Kill, Nth, PowerLoss, Publish, Recovery, Restart
 
 pytestmark = pytest.mark.artemis
 ADAPTER = adapters.find("artemis@2.56.0:docker")
@@ -93,7 +95,7 @@ def test_a_kill_and_a_kill_in_recovery(play, real, tmp_path, name):
 
 def test_a_held_sync(play):
     """Through strace inside: each confirm waits for the sync that covers its message."""
-    if reason := possible.unable(["held_sync"], ADAPTER.able):
+    if reason := possible.unable([HeldSync], BrokerNode(ADAPTER, "amqp", ADAPTER.effective())):
         pytest.skip(reason["held_sync"])
     record, events = play(Restart(clean=True, under=HeldSync(0.15)), Publish(3, window=1), Restart())
     synced = {e.message: e.at_ns for e in events["disk-1"] if (e.op, e.phase) == (Op.SYNC, Phase.OK) and e.message}

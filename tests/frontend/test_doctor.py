@@ -28,7 +28,6 @@ from conformance.faults.power import image
 from conformance.frontend import doctor
 from conformance.frontend.cli import cli
 from conformance.frontend.doctor import probes
-from conformance.judge import rules
 from conformance.protocols import PROTOCOLS
 from conformance.scenario.script import DiskFault, PowerLoss
 
@@ -147,12 +146,10 @@ def test_nothing_is_lost_without_a_fault():
     assert "1 scenario, 1 claim decided only there, 1 more about the disk INCONCLUSIVE without" == str(one)
 
 
-def test_tables_are_those_of_their_owners():
-    """The packages of the project, and the faults that decide at the disk."""
+def test_the_packages_are_those_of_the_project():
     dependencies = tomllib.loads((paths.root() / "pyproject.toml").read_text())["project"]["dependencies"]
 
     assert sorted(re.split("[<>=]", one)[0] for one in dependencies) == sorted(probes.PACKAGES.values())
-    assert rules._DURABILITY_FAULTS == doctor.DURABILITY_FAULTS
 
 
 @pytest.mark.parametrize(

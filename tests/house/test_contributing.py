@@ -32,6 +32,12 @@ def blocks(page, language):
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
+def replace(path, old, new):
+    text = path.read_text()
+    assert 1 == text.count(old)
+    path.write_text(text.replace(old, new))
+
+
 def play(checkout, page):
     """Run every line of the page's console blocks; returns what each printed."""
     said = []
@@ -69,6 +75,39 @@ def test_the_claim_and_the_scenario_of_the_page(checkout):
         if row["claim"] == "EXPECT-STOPS-01" and row["trials"]
     ]
     assert "EXPECT-STOPS-01" in (checkout / "docs" / "reference" / "claims.md").read_text()
+
+
+@pytest.mark.spark
+def test_the_fault_of_the_page(checkout):
+    """One class and one entry of a union, the word of the catalogue, a claim and a scenario: four files."""
+    (fault, entry, script), (word,), (claim,) = (blocks("fault.md", kind) for kind in ("python", "text", "yaml"))
+    table = checkout / "conformance" / "scenario" / "faults.py"
+    replace(table, f"{entry.rpartition(' | ')[0]}\n", f"{fault}\n\n{entry}")
+    replace(checkout / "suites" / "claims" / "catalogue.yaml", "\nfaults:\n", f"\nfaults:\n{word}")
+    (checkout / "suites" / "claims" / "example.yaml").write_text(claim)
+    (checkout / "suites" / "example").mkdir()
+    (checkout / "suites" / "example" / "aborts.py").write_text(f'"""An example."""\n\n{script}')
+
+    shown, *_ = play(checkout, "fault.md")
+
+    (trial, *_) = (checkout / "runs" / "new" / "trials").glob("*.subject.*")
+    steps = json.loads((trial / "trial.json").read_text())["steps"]
+    (row, *_) = [
+        row
+        for row in json.loads((checkout / "runs" / "new" / "report.json").read_text())["verdicts"]
+        if row["claim"] == "EXPECT-ABORT-01" and row["trials"]
+    ]
+    page = (checkout / "runs" / "new" / "report.html").read_text()
+    reference = (checkout / "docs" / "reference" / "scenarios.md").read_text()
+
+    assert "decides: EXPECT-ABORT-01" in shown
+    assert "abort" == steps[0]["until"]["fault"]
+    assert ("HOLDS", "abort", "process death after a failed assertion") == (
+        row["verdict"], row["fault"], row["failure_model"]
+    )  # fmt: skip
+    assert " aborts " in row["reason"]
+    assert "SIGABRT to every process of the broker" in page
+    assert "| `abort` | the broker process ends after a failed assertion and is started again |" in reference
 
 
 @pytest.mark.process

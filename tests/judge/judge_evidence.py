@@ -6,10 +6,10 @@ from judge_histories import RUN, record
 from conformance import claims, scenario
 from conformance.judge import rules, tally
 from conformance.judge.anomalies import ANOMALIES
-from conformance.judge.plan.columns import FAULTS
 from conformance.judge.plan.exposures import EXPOSURES
 from conformance.judge.plan.facts import Failing, TrialFacts, effective_mask
 from conformance.judge.plan.relations import per_trial
+from conformance.scenario.faults import FAULTS
 
 CATALOGUE = claims.load()
 SCENARIOS = scenario.load(CATALOGUE)

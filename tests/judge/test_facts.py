@@ -4,9 +4,9 @@ import pytest
 from judge_evidence import facts
 
 from conformance.judge.anomalies import ANOMALIES
-from conformance.judge.plan.columns import FAULTS
 from conformance.judge.plan.facts import Failing, TrialFacts, effective_mask, from_rows, median
 from conformance.judge.plan.relations import figure_column, within_column
+from conformance.scenario.faults import FAULTS
 
 WITNESS = 10**12
 IN_WINDOW = "confirmed_in_window"
@@ -212,9 +212,9 @@ def test_what_a_trial_says():
         hidden_at_disk="a memory map",
         **{figure: 2},
     )
-    none = facts(effective=(), was_settled=False, was_stuck=True, **{figure: None})
+    none, bits = facts(effective=(), was_settled=False, was_stuck=True, **{figure: None}), [*FAULTS]
 
-    assert mask == found.counts["faults_effective"] == 2 ** (FAULTS.index("kill") + 1) + 2 ** (FAULTS.index("stop") + 1)
+    assert mask == found.counts["faults_effective"] == 2 ** (bits.index("kill") + 1) + 2 ** (bits.index("stop") + 1)
     assert [(True, True, False), (False, False, False)] == [
         tuple(each.effective(fault) for fault in ("kill", "stop", "pause")) for each in (found, none)
     ]

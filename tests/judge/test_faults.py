@@ -9,10 +9,11 @@ from conformance.adapters.external import broker
 from conformance.adapters.file.launch_tables import External
 from conformance.errors import ExitCode
 from conformance.judge import exits, reasons, rules, tally
-from conformance.judge.plan.columns import FAULTS
 from conformance.judge.plan.facts import effective_mask
 from conformance.judge.rows import Judgement, Verdict
 from conformance.scenario import Check, Liar, Scenario, weakened
+from conformance.scenario.faults import FAULTS
+from conformance.scenario.needs import CLEAN_RESTART
 from conformance.scenario.script import (
     SETTLE,
     Cut,
@@ -328,7 +329,7 @@ def test_a_fault_that_an_external_broker_has_no_command_for():
     run = msgspec.structs.replace(
         RUN,
         launcher="external",
-        unable={fault: broker.why_not(External(), fault) for fault in ("kill", "pause")},
+        unable={fault: broker.why_not(External(), FAULTS[fault]) for fault in ("kill", "pause")},
     )
     killed = held("SOLCD-ACK-01", [], of=KILLED, run=run)
     halted = held("SOLCD-ACK-01", [], of=until(Pause(AT), SOLCD_ACK_01=LOST), run=run)
@@ -342,8 +343,9 @@ def test_a_fault_that_an_external_broker_has_no_command_for():
 
 
 def test_a_need_that_an_external_broker_has_no_command_for():
-    need = "a clean restart"
-    run = msgspec.structs.replace(RUN, launcher="external", unable={need: broker.why_not(External(), need)})
+    run = msgspec.structs.replace(
+        RUN, launcher="external", unable={CLEAN_RESTART.name: broker.why_not(External(), CLEAN_RESTART)}
+    )
     steps = (Publish(9, window=3), Restart(clean=True), Publish(9, window=3))
     row = held("SOLCD-ACK-01", [], of=script("stopped", steps, SOLCD_ACK_01=LOST), run=run)
 
@@ -397,6 +399,9 @@ def test_of_two_faults_the_one_that_the_claim_names():
 
 def test_every_fault_has_its_words_and_its_bit():
     """A disk that is only watched is not a fault."""
-    assert set(FAULTS) - {"watched"} == set(reasons._FAULTS)
+    words = {name: reasons.count_faults(name, 2) for name in FAULTS}
+
+    assert ["watched"] == [name for name, said in words.items() if said == "2 trials"]
+    assert len(set(words.values())) == len(FAULTS)
     assert len(FAULTS) == len({effective_mask(name) for name in FAULTS})
     assert {Throttle.name, Watched.name, PowerLoss.name} <= set(FAULTS)

@@ -11,8 +11,7 @@ from conformance.claims import Kind
 from conformance.judge import applicable, exits, rules
 from conformance.judge.anomalies import EVERYWHERE
 from conformance.judge.rows import Judgement, Verdict
-from conformance.scenario import names_of
-from conformance.scenario.script import SETTLE, Consume, Publish, Together, spares_broker
+from conformance.scenario.script import SETTLE, Consume, Publish, Together
 
 OWN = {"every_trial": [facts()] * 3}
 LOSES = {"liar_loses-half-a-prefetch": [facts(offends={"lost": 2})]}
@@ -319,8 +318,8 @@ def test_a_broker_that_ends_by_itself_is_judged_although_it_was_not_selected():
 
 def faults_of(item):
     """The faults of a scenario; `none` too if the broker lives through each of them."""
-    lives = {"none"} if all(map(spares_broker, item.faults)) else set()
-    return lives | {name for fault in item.faults for name in names_of(fault)}
+    lives = {"none"} if all(fault.spares_broker for fault in item.faults) else set()
+    return lives | {name for fault in item.faults for name in fault.names}
 
 
 def judged_beside(item, claim):

@@ -10,7 +10,6 @@ from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.rows import Verdict
 from conformance.judge.rules import UNPLAYED
 from conformance.report import questions
-from conformance.scenario import names_of
 
 
 def lost(fault, **changes):
@@ -26,7 +25,7 @@ def test_each_check_answers_one_question():
 
 def test_each_fault_has_one_failure_model(scenarios):
     found = Counter(name for names in questions.MODELS.values() for name in names)
-    used = {name for one in scenarios.values() for fault in one.faults for name in names_of(fault)}
+    used = {name for one in scenarios.values() for fault in one.faults for name in fault.names}
 
     assert set() == used - set(found)
     assert {1} == set(found.values())

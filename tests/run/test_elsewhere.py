@@ -10,8 +10,8 @@ import pytest
 
 from conformance import paths
 from conformance.faults import possible
-from conformance.scenario import FRAMES
-from conformance.scenario.reading import JOURNAL_WATCHED, KILL_WHILE_STARTING
+from conformance.scenario.faults import Cut, Delay, HoldLink, Throttle
+from conformance.scenario.needs import FRAMES, JOURNAL_WATCHED, KILL_WHILE_STARTING
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "adapters"))
 from owned_broker import COMMANDS, running, theirs  # noqa: F401 - fixtures
@@ -54,19 +54,21 @@ def test_what_needs_linux_has_its_reason(without_linux):
 from conformance import claims, scenario
 from conformance.faults import possible
 every = scenario.load(claims.load()).values()
-print(json.dumps(possible.unable({name for one in every for name in [*one.needs, *(fault.name for fault in one.faults)]})))"""
+print(json.dumps(possible.unable(wanted for one in every for wanted in one.wanted)))"""
     printed = subprocess.run(
         [sys.executable, "-c", asked], env=without_linux, capture_output=True, text=True, check=True
     )
     disk, link, watch = "strace is not on PATH", "/proc/net/tcp", "watched on Linux only"
     reasons = {
         **dict.fromkeys(("watched", "held_sync", "failed_sync", "disk_full"), disk),
-        **dict.fromkeys(("cut", "hold_link", "delay", "throttle", FRAMES), link),
-        **dict.fromkeys((KILL_WHILE_STARTING, JOURNAL_WATCHED), watch),
+        **dict.fromkeys(("cut", "hold_link", "delay", "throttle", FRAMES.name), link),
+        **dict.fromkeys((KILL_WHILE_STARTING.name, JOURNAL_WATCHED.name), watch),
         "power_loss": "it needs Linux",
     }
     found = json.loads(printed.stdout)
 
     assert reasons.keys() == found.keys()
     assert [] == [name for name, why in reasons.items() if why not in found[name]]
-    assert {} == possible.unable(name for name, why in reasons.items() if why in (link, watch))  # here they can be had
+    assert {} == possible.unable(
+        [Cut, HoldLink, Delay, Throttle, FRAMES, KILL_WHILE_STARTING, JOURNAL_WATCHED]
+    )  # here they can be had

@@ -30,7 +30,7 @@ from conformance.run.planning import (
     wanted_checks,
 )
 from conformance.run.trial import describe
-from conformance.scenario import Check, Liar, Scenario, Weakened
+from conformance.scenario import Check, Liar, Scenario, Weakened, needs
 from conformance.scenario.script import (
     SETTLE,
     After,
@@ -430,8 +430,8 @@ def test_what_the_adapter_has_no_words_for_is_not_planned():
     chosen = selection("AMQP-REF-01")
     lacking = dataclasses.replace(chosen, unable={"a queue with max_length": "no words for one"})
 
-    assert ("a queue with max_length",) == script.needs
-    assert ("settings of any name",) == SCENARIOS["thresholds-offered-as-settings"].needs
+    assert ["a queue with max_length"] == [need.name for need in script.needs]
+    assert (needs.SETTINGS,) == SCENARIOS["thresholds-offered-as-settings"].needs
     assert (["AMQP-REF-01"], []) == (list(wanted_checks(script, chosen)), list(wanted_checks(script, lacking)))
 
 
@@ -452,11 +452,11 @@ def test_an_outcome_that_the_broker_has_not_is_given_by_no_consumer(protocol, tr
     found = able(chosen, {"outcomes": ("accepted", "released")}, of="amqp")
     modified = wanted_checks(SCENARIOS["deliveries-modified"], found)
 
-    assert (scenario.MODIFIED,) == SCENARIOS["deliveries-modified"].needs
+    assert (needs.MODIFIED,) == SCENARIOS["deliveries-modified"].needs
     assert () == SCENARIOS["deliveries-refused"].needs
     assert (tried, True) == (bool(modified), bool(wanted_checks(SCENARIOS["deliveries-refused"], found)))
-    assert ({} if tried else {scenario.MODIFIED: "reference has only accepted, released over amqp"}) == found.unable
-    assert scenario.MODIFIED not in options._able(chosen, SCENARIOS).unable
+    assert ({} if tried else {needs.MODIFIED.name: "reference has only accepted, released over amqp"}) == found.unable
+    assert needs.MODIFIED.name not in options._able(chosen, SCENARIOS).unable
 
 
 @pytest.mark.parametrize(("headers", "tried"), [({}, False), ({"expires": "{expires_ms}"}, True)])
@@ -464,15 +464,15 @@ def test_a_time_to_live_over_stomp_needs_a_header(headers, tried):
     """Over AMQP it is a field of the header section."""
     chosen = selection("EXPECT-EXPIRED-02", protocol="stomp")
     found = able(chosen, {"time_to_live": headers})
-    lacking = {} if tried else {scenario.TIME_TO_LIVE: "the file of reference does not say `time_to_live` over stomp"}
+    lacking = {} if tried else {needs.TIME_TO_LIVE.name: "the file of reference does not say `time_to_live` over stomp"}
 
-    assert lacking == {need: why for need, why in found.unable.items() if need == scenario.TIME_TO_LIVE}
+    assert lacking == {need: why for need, why in found.unable.items() if need == needs.TIME_TO_LIVE.name}
     assert tried == bool(wanted_checks(SCENARIOS["consumer-after-expiry"], found))
 
 
 @pytest.mark.parametrize(("protocol", "tried"), [("amqp", True), ("stomp", False)])
 def test_a_broker_without_individual_acknowledgements_gets_none_over_stomp(protocol, tried):
-    chosen = selection("EMS-CLIENT-02", protocol=protocol)
+    chosen = selection("EMS-CLIENT-02", "SOLCD-ACK-01", protocol=protocol)
     found = able(chosen, capabilities=chosen.adapter.file.capabilities - {"individual_ack"})
 
     assert tried != ("mode individual" in found.unable)
@@ -485,9 +485,9 @@ def test_no_consumer_selects_at_a_broker_without_selectors(has):
     chosen = selection("EXPECT-KEPT-01")
     left = chosen.adapter.file.capabilities - (set() if has else {"selectors"})
     found = able(chosen, capabilities=left)
-    lacking = {} if has else {scenario.SELECTS: "the adapter of reference does not declare selectors over amqp"}
+    lacking = {} if has else {needs.SELECTS.name: "the adapter of reference does not declare selectors over amqp"}
 
-    assert lacking == {need: why for need, why in found.unable.items() if need == scenario.SELECTS}
+    assert lacking == {need: why for need, why in found.unable.items() if need == needs.SELECTS.name}
     assert [has, has, True] == [
         bool(wanted_checks(SCENARIOS[name], found))
         for name in (
@@ -502,9 +502,9 @@ def test_no_consumer_selects_at_a_broker_without_selectors(has):
 def test_copies_need_an_address_for_their_receivers(copied):
     chosen = selection("AMQP-ACC-01")
     found = able(chosen, {"copied": copied})
-    lacking = {} if copied else {scenario.COPIED: "the adapter of reference does not say `copied` over amqp"}
+    lacking = {} if copied else {needs.COPIED.name: "the adapter of reference does not say `copied` over amqp"}
 
-    assert lacking == {need: why for need, why in found.unable.items() if need == scenario.COPIED}
+    assert lacking == {need: why for need, why in found.unable.items() if need == needs.COPIED.name}
     assert bool(copied) == bool(wanted_checks(SCENARIOS["receivers-of-copies"], found))
 
 
@@ -521,7 +521,7 @@ def test_durable_subscriptions_need_a_topic_and_their_depth(change, protocol_cha
     found = able(chosen, protocol_change, **change)
     item = SCENARIOS["broker-killed-while-subscriber-away"]
 
-    assert why == found.unable.get(scenario.SUBSCRIBED, "")
+    assert why == found.unable.get(needs.SUBSCRIBED.name, "")
     assert (not why) == bool(wanted_checks(item, found))
 
 
@@ -531,11 +531,11 @@ def test_no_kill_waits_for_answers_to_acknowledgements_that_the_broker_does_not_
     chosen = selection("SOLCD-ACK-01")
     found = able(chosen, {"ack_confirm": ack_confirm})
     script = SCENARIOS["broker-killed-after-acknowledgements"]
-    lacking = {} if ack_confirm else {scenario.ANSWERED: "the file of reference has no ack_confirm over amqp"}
+    lacking = {} if ack_confirm else {needs.ANSWERED.name: "the file of reference has no ack_confirm over amqp"}
 
-    assert scenario.ANSWERED in script.needs
-    assert scenario.ANSWERED not in SCENARIOS["broker-killed-while-publishing"].needs
-    assert lacking == {need: why for need, why in found.unable.items() if need == scenario.ANSWERED}
+    assert needs.ANSWERED in script.needs
+    assert needs.ANSWERED not in SCENARIOS["broker-killed-while-publishing"].needs
+    assert lacking == {need: why for need, why in found.unable.items() if need == needs.ANSWERED.name}
     assert bool(ack_confirm) == bool(wanted_checks(script, found))
 
 
@@ -714,7 +714,7 @@ def test_a_file_that_removes_queues_with_messages_at_once_promises_nothing_about
     only, unable, _ = played_quickly(tmp_path, LEFT_ALONE.format(5_000))
 
     assert set() == only & FIRST
-    assert unable[scenario.CREATED] == (
+    assert unable[needs.CREATED.name] == (
         "deletes_queues is true, deletes_queues_with_messages is true, queue_deletion_delay_ms is 5000"
     )
 

@@ -24,7 +24,7 @@ from conformance.judge.spark import Gateway, JudgeSession
 from conformance.ledger import Ledger
 from conformance.report import model
 from conformance.run import artifacts
-from conformance.scenario import FRAMES
+from conformance.scenario.needs import FRAMES
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "clients"))
 import certificates
@@ -148,7 +148,7 @@ def test_what_reads_frames_is_not_tried_over_tls(folder, tmp_path):
     assert CUT in {trial.script.id for trial in plain.trials}
     assert CUT not in {trial.script.id for trial in secured.trials}
     assert secured.trials
-    assert "over TLS a link cannot read the frames" in secured.selection.unable[scenario.FRAMES]
+    assert "over TLS a link cannot read the frames" in secured.selection.unable[FRAMES.name]
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_the_address_of_an_external_broker_is_looked_at_first(tmp_path):
     for scheme in ("amqps", "amqp"):
         spec = f"reference:external={scheme}://127.0.0.1:1,http://127.0.0.1:2"
         prepared = campaign.prepare(Options(spec, out=tmp_path / "run"))
-        assert (scheme == "amqps") == (FRAMES in prepared.selection.unable)
+        assert (scheme == "amqps") == (FRAMES.name in prepared.selection.unable)
 
 
 def test_a_log_that_quotes_a_secret_is_shown_without_it(tmp_path):

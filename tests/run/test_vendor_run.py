@@ -18,6 +18,7 @@ from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.records import RunRecord
 from conformance.report import html
 from conformance.run.planning import clients_of, wanted_checks
+from conformance.scenario.needs import ANSWERED
 
 HOLD = ("EMS-AUTO-01", "EMS-AUTO-02", "SOLCD-SEND-01")
 
@@ -219,5 +220,5 @@ def test_no_kill_waits_for_answers_that_a_client_does_not_get() -> None:
     """Such a kill would never come either, and every trial would be void."""
     made = campaign.prepare(campaign.Options("qpid", protocol="jms"))
 
-    assert "the file of qpid-jms has no ack_confirm over jms" == made.selection.unable[scenario.ANSWERED]
+    assert "the file of qpid-jms has no ack_confirm over jms" == made.selection.unable[ANSWERED.name]
     assert "broker-killed-after-acknowledgements" not in {trial.script.id for trial in made.trials}

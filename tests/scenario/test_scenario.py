@@ -9,7 +9,9 @@ import pytest
 from conformance import claims, scenario
 from conformance.errors import CatalogueError, FaultError
 from conformance.judge import confidence
-from conformance.scenario import SPREADS, SYNC_OFF, Check, Liar, Scenario, SessionLiar
+from conformance.scenario import SYNC_OFF, Check, Liar, Scenario, SessionLiar
+from conformance.scenario.faults import FAULTS
+from conformance.scenario.needs import SPREADS, in_mode
 from conformance.scenario.reading import draw, singles, togethers
 from conformance.scenario.script import (
     SETTLE,
@@ -203,7 +205,7 @@ def test_what_runs_together_counts_as_the_script():
     """Its window is what the session asks for, and its modes are what the client must have."""
     item = script((Together((Publish(10, window=5), Consume("client", stop=5))), *SETTLE))
 
-    assert (5, ("mode client",)) == (item.session["publish_window"], item.of_client)
+    assert (5, (in_mode("client"),)) == (item.session["publish_window"], item.of_client)
 
 
 def derived(item, claim, **changes):
@@ -393,6 +395,11 @@ def test_what_several_receivers_cannot_do(change, why):
     item = script((Publish(10, window=5), step, *SETTLE))
 
     assert f"scenario odd: {why}" == refused(item)
+
+
+def test_claims_name_the_faults_that_there_are():
+    """A disk that is only watched is none."""
+    assert {"none", *FAULTS} - {"watched"} == set(CATALOGUE.faults)
 
 
 def test_a_default_is_tried_without_settings():

@@ -46,6 +46,7 @@ from conformance.adapters.launch.readiness import Readiness
 from conformance.errors import LaunchError
 from conformance.ledger import Ledger
 from conformance.processes import is_alive, open_pidfd, send, wait_ended
+from conformance.scenario.needs import Means, Wanted
 
 _KILLED = -9
 _LOOK_S = 1.0
@@ -173,24 +174,22 @@ def unseen(name: str) -> str:
     )
 
 
-_TRACED = frozenset({"watched", "held_sync", "failed_sync", "disk_full"})
-_SIGNALLED = frozenset({"kill", "stop", "pause", "power_loss"})
 _OLDEST = (5, 6)
 _ENDS_S = 10.0
 _TRIAL = "strace -V && exec strace -f --seccomp-bpf -o /dev/null -e trace=none sh -c 'sh -c :'"
 
 
 class Able:
-    """Tells by the name of a fault why a container of this image cannot take it; empty if it can."""
+    """Tells why a container of this image cannot take a fault; empty if it can."""
 
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
         self._found: dict[str, str] = {}
 
-    def __call__(self, fault: str) -> str:
-        if fault in _TRACED:
+    def __call__(self, wanted: Wanted) -> str:
+        if wanted.means is Means.TRACER:
             return self._once("trace", self._cannot_trace)
-        if fault in _SIGNALLED:
+        if getattr(wanted, "signal", None):
             return self._once("signal", self._cannot_signal)
         return ""
 

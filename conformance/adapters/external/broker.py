@@ -29,26 +29,26 @@ from conformance.adapters.launch.readiness import LOGIN_S, RefusedLogins, not_se
 from conformance.errors import BlockedError, ClientError, ConformanceError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger
 from conformance.protocols import protocol_of_depth
-from conformance.scenario import EXPIRY_QUEUE, FRESH, LIVES, SEVERAL
-from conformance.scenario.reading import CLEAN_RESTART, JOURNAL_WATCHED, KILL_OF_HALTED, KILL_WHILE_STARTING
-
-_COMMANDS: Mapping[str, tuple[str, ...]] = {
-    "kill": ("kill",),
-    "stop": ("stop",),
-    "pause": ("pause", "resume"),
-    "pause_kill": ("pause", "kill"),
-    CLEAN_RESTART: ("stop",),
-    KILL_OF_HALTED: ("pause", "kill"),
-}
-"""The commands that a fault needs, or a script (`Scenario.needs`). While a fault is armed they wait in this order."""
+from conformance.scenario.needs import (
+    EXPIRY_QUEUE,
+    FRESH,
+    JOURNAL_WATCHED,
+    KILL_WHILE_STARTING,
+    LIVES,
+    SETTINGS,
+    SEVERAL,
+    Means,
+    Need,
+    Wanted,
+)
 
 PAGE = "docs/how-to/external-brokers.md"
 """Says what each command is for."""
 
 _ITS_DISK = "the disk of an external broker is out of reach"
-_NEVER: Mapping[str, str] = {
-    **dict.fromkeys(("watched", "held_sync", "failed_sync", "disk_full"), f"{_ITS_DISK}: no tracer starts it"),
-    "power_loss": f"{_ITS_DISK}: it cannot be taken away",
+_NEVER: Mapping[Means | Wanted, str] = {
+    Means.TRACER: f"{_ITS_DISK}: no tracer starts it",
+    Means.POWER: f"{_ITS_DISK}: it cannot be taken away",
     JOURNAL_WATCHED: "the journal of an external broker is out of reach",
     EXPIRY_QUEUE: "the suite takes no messages from such a queue of an external broker",
     SEVERAL: "the suite uses one queue of an external broker at a time",
@@ -57,19 +57,22 @@ _NEVER: Mapping[str, str] = {
 """What no command makes possible, with the reason."""
 
 
-def why_not(rules: External, word: str) -> str:
+def why_not(rules: External, wanted: Wanted) -> str:
     """Why this fault, or need of a scenario, is not possible; empty if it is possible."""
-    if word in _NEVER:
-        return _NEVER[word]
-    missing = [name for name in _COMMANDS.get(word, ()) if rules.command(name) is None]
+    never = _NEVER.get(wanted) or (_NEVER.get(wanted.means) if wanted.means else None)
+    if never:
+        return never
+    if getattr(wanted, "signal", None) and not wanted.commands:
+        return "the processes of an external broker are out of reach, and no command of its owner stands for this fault"
+    missing = [name for name in wanted.commands if rules.command(name) is None]
     if missing:
         fields = " and ".join(f"external.{name}.command" for name in missing)
         return f"there is no command for it. Give {fields} in the broker's file ({PAGE}), and it is tried"
-    if word.startswith("a queue with"):
+    if isinstance(wanted, Need) and wanted.option:
         return "queues of an external broker are declared without options"
-    if word in LIVES.values():
+    if wanted in LIVES.values():
         return "queues of an external broker are made, or found empty, before they are used"
-    if word == "settings of any name":
+    if wanted == SETTINGS:
         return "an external broker is not reconfigured"
     return ""
 
@@ -283,10 +286,10 @@ class ExternalBroker:
         return not self._unanswered()
 
     @contextlib.contextmanager
-    def armed(self, fault: str) -> Iterator[list[int]]:
-        """For each command of the fault the end of a pipe, by which it is started, and the handle of its process."""
+    def armed(self, *commands: str) -> Iterator[list[int]]:
+        """For each command the end of a pipe, by which it is started, and the handle of its process."""
         with contextlib.ExitStack() as stack:
-            self._armed = [stack.enter_context(self.commands.gated(name)) for name in _COMMANDS[fault]]
+            self._armed = [stack.enter_context(self.commands.gated(name)) for name in commands]
             try:
                 yield [descriptor for each in self._armed for descriptor in (each.gate, each.handle)]
             except ConformanceError:

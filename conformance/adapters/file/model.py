@@ -35,7 +35,7 @@ from conformance.adapters.file.launch_tables import (
 )
 from conformance.adapters.file.table import Inside, Pattern, Table, Value, Word
 from conformance.errors import UsageError
-from conformance.scenario import COPIES
+from conformance.scenario.needs import COPIES
 
 
 class Rewrite(Table):

@@ -197,11 +197,11 @@ class NativeBroker:
 
     # processes
 
-    def armed(self, fault: str) -> contextlib.AbstractContextManager[list[int]]:
+    def armed(self, *commands: str) -> contextlib.AbstractContextManager[list[int]]:
         """A handle of each process of the tree, for `stop` only of the main one, until the end of the `with`."""
         if self._tree is None:
             return contextlib.nullcontext([])
-        return self._tree.main_handle(wrapped=self._wrapped) if fault == "stop" else self._tree.handles()
+        return self._tree.main_handle(wrapped=self._wrapped) if commands == ("stop",) else self._tree.handles()
 
     def within_s(self, fault: str) -> float:
         return 0.0  # the kernel answers a signal

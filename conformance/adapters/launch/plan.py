@@ -25,7 +25,7 @@ from conformance.adapters.launch.java import JavaFound
 from conformance.errors import LaunchError, UsageError
 from conformance.ledger import Ledger, child_environment
 from conformance.locks import lock
-from conformance.scenario import COPIES
+from conformance.scenario.needs import COPIES
 
 _CREATE_S = 120
 

@@ -37,18 +37,11 @@ from conformance.scenario.script import (
     Part,
     Pause,
     PowerLoss,
-    Stop,
     fixed_number,
     largest,
     parts_of,
 )
 
-_SIGNALS = {
-    "kill": signal.SIGKILL,
-    "stop": signal.SIGTERM,
-    "pause": signal.SIGSTOP,
-    "power_loss": signal.SIGKILL,
-}
 _STOPPED_S = 5.0
 _LOOK_S = 0.001
 
@@ -102,7 +95,7 @@ class ArmedFault:
     @property
     def broker_is_ending(self) -> bool:
         """Whether the fault that was fired ends the broker."""
-        return self._killed or (self.fired and isinstance(self._fault, Kill | Stop | PowerLoss))
+        return self._killed or (self.fired and self._ends_at_once)
 
     @property
     def done(self) -> bool:
@@ -171,7 +164,8 @@ class ArmedFault:
         try:
             if isinstance(fault, PowerLoss):
                 self._lose_power(fault)
-            send_all(self._handles, _SIGNALS[fault.name])
+            assert fault.signal is not None  # a crash has not returned
+            send_all(self._handles, fault.signal)
             if not isinstance(fault, PowerLoss):
                 # Before other processes may take this core: exposure is counted back from here.
                 took = (time.monotonic_ns() - started) // 1000
@@ -235,6 +229,11 @@ class ArmedFault:
         """
         if self.hears_broker and self.paused and invoked_ns > self._effective_ns:
             raise ClientError("the pause did not take effect: what was asked after it was answered before its end")
+
+    @property
+    def _ends_at_once(self) -> bool:
+        """Whether the fault ends the broker as soon as it is fired."""
+        return self._fault is not None and self._fault.ends_broker and not self._then_kill
 
     @property
     def _then_kill(self) -> bool:
@@ -311,7 +310,6 @@ class ArmedCommand(ArmedFault):
         self._name, self._within_s = fault.name, within_s
         self._hold_s = fault.hold_s if isinstance(fault, Pause) else 0.0
         self._commands = list(zip(descriptors[::2], descriptors[1::2], strict=True))
-        self._ends_broker = isinstance(fault, Kill | Stop)
         self._started_ns = 0
         self._lost = False
 
@@ -323,7 +321,7 @@ class ArmedCommand(ArmedFault):
     @property
     def done(self) -> bool:
         """Whether the fault was seen to take effect; of a pause, whether it was fired."""
-        return self._lost if self._ends_broker or self._then_kill else self.fired
+        return self._lost if self._ends_at_once or self._then_kill else self.fired
 
     @property
     def awaits_loss(self) -> bool:
@@ -350,7 +348,7 @@ class ArmedCommand(ArmedFault):
         started = self.fired_ns = time.monotonic_ns()
         self._start(0)
         detail = f"{self._took(started)}its command was started"
-        if self._ends_broker:
+        if self._ends_at_once:
             self._started_ns = started
             self._write(Phase.INFO, detail)
             return

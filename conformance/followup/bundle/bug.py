@@ -19,7 +19,7 @@ from conformance.followup.upgrade.broker import pair_of
 from conformance.judge.plan.timeline import fold
 from conformance.protocols import REPRODUCERS
 from conformance.report.phrases import steps_in_words
-from conformance.scenario import COPIES, LIVES
+from conformance.scenario.needs import COPIES, LIVES
 
 NO_STEPS = "an earlier version of the suite recorded this trial, and its record does not have the steps as data"
 NO_SCENARIO = "this version of the suite has no scenario of that name"

@@ -23,6 +23,7 @@ from conformance.adapters.interface import Processes, QueueClient, Service
 from conformance.claims import Value
 from conformance.errors import LaunchError, UsageError
 from conformance.ledger import Ledger
+from conformance.scenario.needs import Need
 
 
 class FirstStart(msgspec.Struct, frozen=True, kw_only=True):
@@ -245,11 +246,11 @@ class UpgradeAdapter:
     def capabilities(self, protocol: str) -> frozenset[str]:
         return self.old.capabilities(protocol) & self.new.capabilities(protocol)
 
-    def lacks(self, need: str) -> str:
+    def lacks(self, need: Need) -> str:
         return self.old.lacks(need) or self.new.lacks(need)
 
-    def lacks_over(self, protocol: str) -> dict[str, str]:
-        return self.new.lacks_over(protocol) | self.old.lacks_over(protocol)
+    def lacks_over(self, need: Need, protocol: str) -> str:
+        return self.old.lacks_over(need, protocol) or self.new.lacks_over(need, protocol)
 
     def effective(self, overrides: Mapping[str, Value] | None = None) -> EffectiveSettings:
         """Return the settings of the old version: under them it confirms the messages that the new one must have."""

@@ -41,7 +41,7 @@ from conformance.run.planning import Planned, quick
 from conformance.run.readiness_probe import ProbeClient
 from conformance.scenario import Scenario
 from conformance.scenario.reading import unroll
-from conformance.scenario.script import Kill, Pause, PowerLoss, Restart, Step, Stop
+from conformance.scenario.script import Restart, Step
 
 BEFORE = "before"
 """The folder, in that of the run, where the old version alone was recorded and judged."""
@@ -162,7 +162,7 @@ def hands_over(steps: Sequence[Step]) -> bool:
         if isinstance(step, Restart) and ended and not step.clean:
             return True
         fault = getattr(step, "until", None)
-        ended = ended or isinstance(fault, Kill | Stop | PowerLoss) or (isinstance(fault, Pause) and fault.then_kill)
+        ended = ended or (fault is not None and fault.ends_broker)
     return False
 
 

@@ -20,9 +20,6 @@ from conformance.frontend.doctor import probes
 from conformance.frontend.doctor.probes import ProbeResult, State
 from conformance.protocols import PROTOCOLS, WIRES
 
-DURABILITY_FAULTS = ("held_sync", "power_loss")
-"""The faults that decide a claim that says "on disk" (`judge.rules`)."""
-
 
 @dataclasses.dataclass(frozen=True)
 class NotTried:
@@ -47,6 +44,7 @@ def _many(number: int, what: str) -> str:
 def lost(faults: Collection[str]) -> NotTried:
     """Return what the suite does not try if these faults, by name, cannot be injected."""
     from conformance import claims, scenario
+    from conformance.scenario.faults import DECIDE_DISK
 
     catalogue = claims.load()
     scripts = scenario.load(catalogue)
@@ -54,7 +52,7 @@ def lost(faults: Collection[str]) -> NotTried:
     homes = {claim: {name for name, item in scripts.items() if claim in item.decides} for claim in catalogue.claims}
     only = {claim for claim, where in homes.items() if where and where <= gone}
     disk = {
-        claim: {name for name in where if scripts[name].fault_for(catalogue.claims[claim]) in DURABILITY_FAULTS}
+        claim: {name for name in where if scripts[name].fault_for(catalogue.claims[claim]) in DECIDE_DISK}
         for claim, where in homes.items()
         if catalogue.claims[claim].needs == "disk"
     }
@@ -63,31 +61,20 @@ def lost(faults: Collection[str]) -> NotTried:
 
 
 def unable() -> dict[str, str]:
-    """Return every fault of a scenario that this machine cannot inject, by name, and why."""
+    """Return every fault of a scenario that this machine cannot inject, by name, and why: what its `available` says."""
     from conformance import claims, scenario
     from conformance.faults import possible
 
     scripts = scenario.load(claims.load()).values()
-    return possible.unable(sorted({fault.name for item in scripts for fault in item.faults}))
+    return possible.unable(fault for item in scripts for fault in item.faults)
 
 
-def _tracer() -> str:
-    from conformance.faults.disk import injection as disk
+def _for_faults(what: str, means: str) -> str:
+    """Count the faults that are refused because these means are missing; empty if none is."""
+    from conformance.scenario.faults import FAULTS
 
-    return _for_faults("faults at the disk", disk.cannot)
-
-
-def _power() -> str:
-    """Say what the power loss costs; every scenario uses ext4."""
-    from conformance.faults.power import image
-
-    return _for_faults("power loss", image.cannot)
-
-
-def _for_faults(what: str, ask: Callable[[], str]) -> str:
-    """Count the faults that are refused for this very reason; empty if none is."""
-    why = ask()
-    return f"{what}: {lost([fault for fault, reason in unable().items() if reason == why])}" if why else ""
+    gone = [name for name in unable() if FAULTS[name].means == means]
+    return f"{what}: {lost(gone)}" if gone else ""
 
 
 def _protocol(word: str) -> str:
@@ -156,6 +143,9 @@ def _always(words: str) -> Callable[[], str]:
     return lambda: words
 
 
+_TRACER = functools.partial(_for_faults, "faults at the disk", "tracer")
+_POWER = functools.partial(_for_faults, "power loss", "power")
+
 PROBES = (
     Probe("python", probes.python, _always("every run"), needed=True),
     Probe("kernel", probes.kernel, _always("signals that reach no other process")),
@@ -181,11 +171,11 @@ PROBES = (
         _always("every run"),
     ),
     Probe("cache", probes.cache, _always("brokers that are fetched, and quick starts of Java")),
-    Probe("strace", probes.strace, _tracer),
-    Probe("ptrace scope", probes.ptrace, _tracer),
-    Probe("root", probes.root, _power),
-    Probe("loop devices", probes.loop_devices, _power),
-    Probe("power loss, ext4", functools.partial(probes.power, "ext4"), _power),
+    Probe("strace", probes.strace, _TRACER),
+    Probe("ptrace scope", probes.ptrace, _TRACER),
+    Probe("root", probes.root, _POWER),
+    Probe("loop devices", probes.loop_devices, _POWER),
+    Probe("power loss, ext4", probes.power, _POWER),
     Probe(
         "power loss, xfs",
         functools.partial(probes.power, "xfs"),

@@ -242,9 +242,10 @@ def _size(entry: pathlib.Path, ends: float) -> str:
 
 def strace() -> ProbeResult:
     """Check the version of strace, and whether it may trace."""
-    from conformance.faults.disk import injection
+    from conformance.faults import possible
+    from conformance.scenario.needs import Means
 
-    if why := injection.cannot():
+    if why := possible.ThisMachine().lacks(Means.TRACER):
         return ProbeResult(
             "missing", why, "apt-get install strace; in a container, allow ptrace (--cap-add SYS_PTRACE)"
         )
@@ -282,12 +283,14 @@ def loop_devices() -> ProbeResult:
     return ProbeResult("ok", f"{_LOOP}, and {len(list(_LOOP.parent.glob('loop[0-9]*')))} devices made")
 
 
-def power(filesystem: str) -> ProbeResult:
-    """Try the loss of power on a small disk."""
+def power(filesystem: str = "") -> ProbeResult:
+    """Try the loss of power on a small disk: that of scenarios, or one with another file system."""
+    from conformance.faults import possible
     from conformance.faults.power import image
+    from conformance.scenario.needs import Means
 
-    package = image.FILE_SYSTEMS[filesystem].package
-    if why := image.cannot(filesystem):
+    package = image.FILE_SYSTEMS[filesystem or "ext4"].package
+    if why := image.cannot(filesystem) if filesystem else possible.ThisMachine().lacks(Means.POWER):
         return ProbeResult("missing", why, f"as root, with loop devices: apt-get install {package} mount")
     return ProbeResult("ok", "tried: what was synced survives, the rest is gone")
 

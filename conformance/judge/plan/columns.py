@@ -7,7 +7,6 @@ plan takes only the columns that its checks need (`relations`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import get_args
 
 from conformance.history import (
     DELAYED,
@@ -25,10 +24,7 @@ from conformance.history import (
 )
 from conformance.judge.input.packing import OP_CODE, PHASE_CODE, ROLES
 from conformance.protocols.ties import CARRIES
-from conformance.scenario.script import DiskFault, Fault
-
-FAULTS: tuple[str, ...] = tuple(kind.name for kind in (*get_args(Fault), *get_args(DiskFault)))
-"""The name of each fault; its place is its bit in the mask of those that took effect."""
+from conformance.scenario.faults import FAULTS
 
 
 def _on(op: Op, phase: Phase) -> str:

@@ -11,9 +11,9 @@ from typing import Any
 
 from conformance.claims import Value
 from conformance.judge.anomalies import ANOMALIES
-from conformance.judge.plan.columns import FAULTS
 from conformance.judge.plan.exposures import EXPOSURES
 from conformance.judge.plan.relations import figure_column, unpack, within_column
+from conformance.scenario.faults import FAULTS
 
 WITNESSES = 8
 """At most so many witnesses of one anomaly in one trial."""
@@ -162,7 +162,8 @@ class TrialFacts:
 
 
 def effective_mask(*faults: str) -> int:
-    return sum(1 << (FAULTS.index(fault) + 1) for fault in dict.fromkeys(faults))
+    places = [*FAULTS]
+    return sum(1 << (places.index(fault) + 1) for fault in dict.fromkeys(faults))
 
 
 def from_rows(rows: Iterable[Mapping[str, Any]]) -> dict[str, TrialFacts]:

@@ -231,7 +231,7 @@ def test_another_version_of_the_suite(copy):
 
 def test_a_fault_that_this_machine_cannot_take(copy, monkeypatch):
     """Its name and why."""
-    monkeypatch.setattr("conformance.faults.possible.unable", lambda names, launcher=None: {"kill": "not allowed"})
+    monkeypatch.setattr("conformance.faults.possible.unable", lambda asked, node=None: {"kill": "not allowed"})
     with pytest.raises(FaultError, match="cannot take kill: not allowed"):
         replay.prepare(ReplayRequest(copy, NAME, "1"))
 

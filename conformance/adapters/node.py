@@ -1,0 +1,62 @@
+"""A node of a broker as scenarios ask for it: its launcher, its file, its protocol, its settings and the client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from conformance.adapters import opening
+from conformance.adapters.file.settings import EffectiveSettings, untraced
+from conformance.adapters.interface import DOCKER, Adapter
+from conformance.adapters.vendor_clients import ClientFile
+from conformance.protocols import describe
+from conformance.scenario.needs import ANSWERED, FRAMES, Means, Need, Wanted, need_of
+
+
+class BrokerNode:
+    """The node that trials use, over one protocol, with one vendor's client if any. See `scenario.needs.Node`."""
+
+    def __init__(
+        self, adapter: Adapter, protocol: str, settings: EffectiveSettings, client: ClientFile | None = None
+    ) -> None:
+        self._adapter, self._protocol, self._settings, self._client = adapter, protocol, settings, client
+        self._able = adapter.able
+        self._untraced = untraced(adapter.file, settings)
+        self._queues: Mapping[Need, str] = {
+            need_of(option): entry.lacks(settings.values) for option, entry in adapter.file.queue_settings.items()
+        }
+
+    def brings(self, means: Means) -> bool:
+        return means is Means.TRACER and self._adapter.launcher == DOCKER
+
+    def lacks(self, wanted: Wanted) -> str:
+        if isinstance(wanted, Need):
+            return self._lacks_need(wanted)
+        if getattr(wanted, "fails_disk", False) and self._untraced:
+            return self._untraced
+        return self._able(wanted) if self._able else ""
+
+    def _lacks_need(self, need: Need) -> str:
+        adapter, protocol = self._adapter, self._protocol
+        return (
+            self._lacks_answer(need)
+            or adapter.lacks_over(need, protocol)
+            or (self._client.lacks(need) if self._client else "")
+            or self._lacks_frames(need)
+            or adapter.lacks(need)
+            or self._queues.get(need, "")
+        )
+
+    def _lacks_answer(self, need: Need) -> str:
+        """Say why no acknowledgement is answered, or none is of one message alone; empty if they are."""
+        adapter, protocol = self._adapter, self._protocol
+        if need == ANSWERED and (self._client or adapter.file.protocols[protocol]).ack_confirm is None:
+            return f"the file of {(self._client or adapter).name} has no ack_confirm over {protocol}"
+        singly = not describe(protocol).traits.acks_one and need.mode in ("individual", "individual_dups_ok")
+        if singly and "individual_ack" not in adapter.capabilities(protocol):
+            return f"the adapter of {adapter.name} does not declare individual_ack over {protocol}"
+        return ""
+
+    def _lacks_frames(self, need: Need) -> str:
+        if need == FRAMES and opening.credentials_of(self._adapter, self._protocol).tls is not None:
+            return "over TLS a link cannot read the frames; run it over the plain port as well"
+        return ""

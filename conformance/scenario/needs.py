@@ -1,0 +1,147 @@
+"""What a scenario needs beside its steps: values that a node of a broker and this machine are asked for.
+
+A need costs one entry here, the line of `Scenario` that says who has it, and the entry of `adapters.node` that says
+which brokers cannot meet it. Faults are asked for in the same way (`scenario.faults`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+from typing import Protocol
+
+
+class Means(enum.StrEnum):
+    """What it takes beside a process. `faults.possible` finds out whether this machine has it."""
+
+    TRACER = "tracer"
+    POWER = "power"
+    LINK = "link"
+    WATCH = "watch"
+
+
+class Wanted(Protocol):
+    """A need or a fault, as a node and a machine are asked for it. `commands`: those that an external broker needs."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def means(self) -> Means | None: ...
+
+    @property
+    def commands(self) -> tuple[str, ...]: ...
+
+
+class Node(Protocol):
+    """A node of a broker, as it is started, and as clients speak to it."""
+
+    def lacks(self, wanted: Wanted) -> str:
+        """Say why this cannot be had from the node; empty if it can."""
+
+    def brings(self, means: Means) -> bool:
+        """Whether the node has these means itself, as a container has its own tracer."""
+
+
+class Machine(Protocol):
+    """The machine that injects faults."""
+
+    def lacks(self, means: Means) -> str:
+        """Say why it does not have these means; empty if it does."""
+
+
+def available(wanted: Wanted, node: Node, machine: Machine) -> str:
+    """Say why this cannot be had from that node on this machine; empty if it can."""
+    if (why := node.lacks(wanted)) or wanted.means is None or node.brings(wanted.means):
+        return why
+    return machine.lacks(wanted.means)
+
+
+@dataclasses.dataclass(frozen=True)
+class Need:
+    """Something that not every node can give a scenario. `says` is its name in `run.json` and in reports.
+
+    `option` is the option of a queue that it is, and `mode` the mode of a consumer. `of_client`:
+    the suite's own sessions can do it, and a vendor's client cannot.
+    """
+
+    says: str
+    means: Means | None = None
+    commands: tuple[str, ...] = ()
+    option: str = ""
+    mode: str = ""
+    of_client: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.says
+
+    def available(self, node: Node, machine: Machine) -> str:
+        """Say why a script that needs it cannot be played there; empty if it can."""
+        return available(self, node, machine)
+
+
+FRAMES = Need("frames that the link can tell apart", Means.LINK)
+"""Of faults at a frame, and of checks by frames."""
+
+UNDECLARED = Need("a queue that was never declared")
+CREATED = Need("a queue that the broker makes when a client names it")
+FRESH = Need("a queue that is declared while the broker runs")
+SUBSCRIBED = Need("durable subscriptions of a topic")
+"""Of clients that make their queues themselves, and find them again (`Scenario.subscribed`)."""
+
+LIVES = {"undeclared": UNDECLARED, "created": CREATED, "fresh": FRESH, "subscribed": SUBSCRIBED}
+"""By option of a scenario's queue, the need of a queue that is not there when the broker starts."""
+
+
+def need_of(option: str) -> Need:
+    """Return the need of a scenario whose queue has this option."""
+    return LIVES.get(option) or Need(f"a queue with {option}", option=option)
+
+
+def in_mode(name: str) -> Need:
+    """Return the need of a consumer in this mode."""
+    return Need(f"mode {name}", mode=name, of_client=True)
+
+
+COPIES = "copies_of"
+COPIED = need_of(COPIES)
+"""Of a publisher whose sends go to several queues each."""
+
+SETTINGS = Need("settings of any name")
+"""Of a broker that is offered settings."""
+
+FOR_TOPIC = Need("messages that say what they are for")
+"""Over AMQP, of a publisher whose messages are annotated as for a topic."""
+
+TIME_TO_LIVE = Need("messages with a time to live")
+"""Of a publisher whose messages expire."""
+
+EXPIRY_QUEUE = Need("a queue that keeps expired messages")
+"""Of a scenario that asks for the setting expiry_destination: without it expired messages are discarded."""
+
+MODIFIED = Need("the outcome modified")
+"""Over AMQP, of a consumer that gives a delivery back as failed or undeliverable."""
+
+SELECTS = Need("message selectors")
+"""Of a consumer that selects."""
+
+ANSWERED = Need("an answer to an acknowledgement")
+"""Of a fault at the answer to an acknowledgement: without answers it would never fire."""
+
+SEVERAL = Need("several queues in one trial")
+"""Of a publisher that sends to more than one queue."""
+
+CLEAN_RESTART = Need("a clean restart", commands=("stop",))
+KILL_WHILE_STARTING = Need("a kill while it starts", Means.WATCH)
+KILL_OF_HALTED = Need("a kill of what is halted", commands=("pause", "kill"))
+JOURNAL_WATCHED = Need("a look at the files of its journal", Means.WATCH)
+
+RAW = Need("the suite's own view of the wire", of_client=True)
+REFUSES = Need("deliveries given back", of_client=True)
+HOLDS = Need("deliveries seen before they are asked for", of_client=True)
+PEEKS = Need("a receiver beside the publisher", of_client=True)
+RESENDS = Need("duplicate ids", of_client=True)
+SPREADS = Need("sends of one session to several queues", of_client=True)
+ENDS_ONE = Need("the end of one of several receivers", of_client=True)
+TURNED_AWAY = Need("the end of a link or connection as a refusal", of_client=True)
