@@ -19,6 +19,15 @@ suites *ARGS:
 test *ARGS:
     python -m pytest -n 3 --dist loadfile --no-loadscope-reorder {{ARGS}}
 
+# What a change of one room breaks, in a minute: style, types, its tests that start no process, and the rules for all code.
+[no-exit-message]
+check ROOM: (_room ROOM) lint
+    python -m pytest -q -n 0 -m "not process and not full" tests/{{ROOM}} tests/house/test_tidy.py tests/house/test_budgets.py
+
+[no-exit-message]
+_room ROOM:
+    @ls tests/{{quote(ROOM)}}/test_*.py >/dev/null 2>&1 || { echo "check: no room {{ROOM}} in tests/; the rooms:" $(ls tests/*/test_*.py | cut -d / -f 2 | sort -u) >&2; exit 4; }
+
 # Everything, whole: each broker natively and in a container, over each protocol, and all tests beside an engine. Hours.
 full *ARGS:
     python -m tools.dockerd python tests/full.py {{ARGS}}

@@ -13,6 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(pathlib.Path(__file__).parent))  # for `verdict_rows` and `skips`
 
 import skips  # noqa: E402
+import starts  # noqa: E402
 
 
 def pytest_addoption(parser):
@@ -22,6 +23,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    config.pluginmanager.register(starts.Starts())
     if not hasattr(config, "workerinput"):  # the reports of xdist's workers reach the main process
         known, complete = skips.known(), config.getoption("--complete")
         config.pluginmanager.register(skips.Skips(known, complete=complete, file=config.getoption("--skipped-to")))
@@ -34,6 +36,7 @@ def state_of_its_own(tmp_path_factory, monkeypatch):
 
 
 @pytest.fixture
+@starts.starts_process
 def conformance(tmp_path):
     """Run the command; returns the completed process."""
 

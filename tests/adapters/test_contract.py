@@ -106,6 +106,7 @@ def test_every_launcher_keeps_the_contract(
     assert left == []
 
 
+@pytest.mark.process
 def test_a_broker_that_loses_its_messages_is_found_out(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As stock it stores nothing: confirmed, and gone after the kill."""
     monkeypatch.setattr("conformance.run.readiness_probe.ANSWER_S", 1.0)
@@ -119,6 +120,7 @@ def test_a_broker_that_loses_its_messages_is_found_out(tmp_path: pathlib.Path, m
     assert any(line.startswith("ready amqp=") for line in error.log_tail)
 
 
+@pytest.mark.process
 def test_a_depth_that_cannot_be_read_is_found_out(tmp_path: pathlib.Path) -> None:
     error = failed(tmp_path, REFERENCE.replace('field = "depth"', 'field = "dephts"'))
 
@@ -126,6 +128,7 @@ def test_a_depth_that_cannot_be_read_is_found_out(tmp_path: pathlib.Path) -> Non
     assert "/queues/check-amqp gives no number: no field dephts; status 200" in str(error)
 
 
+@pytest.mark.process
 def test_a_depth_of_another_queue_is_found_out(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("conformance.run.readiness_probe.ANSWER_S", 0.5)
     error = failed(tmp_path, REFERENCE.replace("/queues/{queue}", "/queues/check-stomp"))
@@ -133,6 +136,7 @@ def test_a_depth_of_another_queue_is_found_out(tmp_path: pathlib.Path, monkeypat
     assert "amqp: its depth is 1: [depth] says that check-amqp holds 0, and it should be 1" in str(error)
 
 
+@pytest.mark.process
 def test_what_is_not_promised_is_not_looked_for(tmp_path: pathlib.Path) -> None:
     steps = checked(tmp_path, REFERENCE.replace('  "durable_queues",\n', ""))
 
@@ -140,6 +144,7 @@ def test_what_is_not_promised_is_not_looked_for(tmp_path: pathlib.Path) -> None:
     assert not any("found again" in step.name for step in steps)
 
 
+@pytest.mark.process
 def test_a_protocol_without_a_client_is_said(tmp_path: pathlib.Path) -> None:
     (tmp_path / "port.py").write_text(f"{LISTEN}signal.pause()\n")
     steps = checked(tmp_path, PORT_ONLY)
@@ -149,6 +154,7 @@ def test_a_protocol_without_a_client_is_said(tmp_path: pathlib.Path) -> None:
     ]
 
 
+@pytest.mark.process
 def test_a_process_that_hides_from_a_kill_is_found_out(tmp_path: pathlib.Path) -> None:
     """It left its parent and cleared its environment, and no pid file names it: a kill misses it.
 
@@ -164,6 +170,7 @@ def test_a_process_that_hides_from_a_kill_is_found_out(tmp_path: pathlib.Path) -
     assert re.match(f"{after_the_kill}|{after_the_stop}|{in_the_stop}", str(error))
 
 
+@pytest.mark.process
 def test_the_command_prints_each_step_and_ends_with_its_code(
     typed: Callable[..., object], tmp_path: pathlib.Path
 ) -> None:
@@ -236,6 +243,7 @@ def python(tmp_path: pathlib.Path) -> pathlib.Path:
     return tmp_path / "mine.py"
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("word", ["Mine", "Whole"])
 def test_a_class_of_a_python_file_is_an_adapter(python: pathlib.Path, tmp_path: pathlib.Path, word: str) -> None:
     adapter = adapters.find(f"{python}:{word}@1.0")

@@ -24,6 +24,7 @@ def test_two_suites_are_two() -> None:
     assert debian.name_of(["strace"], "trixie") != debian.name_of(["strace"]) != debian.name_of([])
 
 
+@pytest.mark.process
 @pytest.mark.skipif(os.getuid() != 0, reason="to change the root needs root")
 def test_a_command_in_it_sees_its_own_root_and_the_broker_s_folder(tmp_path: pathlib.Path) -> None:
     """A file has one name inside and outside, and in /proc/PID/fd, by which a tracer knows it. Nothing stays mounted.

@@ -327,6 +327,7 @@ def _commands(tmp_path: pathlib.Path, ledger: Ledger, **said: object) -> Command
     return Commands(External.model_validate(said), tmp_path, tmp_path, lambda text, _: text, ledger)
 
 
+@pytest.mark.process
 def test_a_command_at_its_gate_runs_only_when_it_is_opened(tmp_path: pathlib.Path, ledger: Ledger) -> None:
     """Not when the gate is closed, as where its owner dies."""
     commands = _commands(tmp_path, ledger, kill=["sh", "-c", "echo done >>ran"])
@@ -340,6 +341,7 @@ def test_a_command_at_its_gate_runs_only_when_it_is_opened(tmp_path: pathlib.Pat
     assert (False, "done\n") == (never, (tmp_path / "ran").read_text())
 
 
+@pytest.mark.process
 def test_a_command_carries_no_mark_of_the_run(
     tmp_path: pathlib.Path, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

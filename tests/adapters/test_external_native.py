@@ -118,17 +118,20 @@ def test_the_lines_are_those_that_are_run():
     assert len(LINES) >= 7
 
 
+@pytest.mark.process
 def test_the_bundled_broker_needs_its_management(tried):
     """Without it the next step is said."""
     assert [] == tried("reference", lambda broker: _at(broker, "reference", "amqp"))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", ["reference", pytest.param("artemis", marks=pytest.mark.artemis)])
 def test_a_queue_that_still_holds_messages_is_removed_with_them(tried, name):
     """A trial that was void has drained nothing."""
     assert [] == tried(name, lambda broker: _at(broker, name, "amqp"), STEPS[:1])
 
 
+@pytest.mark.process
 def test_a_queue_that_the_broker_does_not_remove_is_emptied_and_reported(tried, monkeypatch):
     """A broker whose answer is no: it is there afterwards."""
     monkeypatch.setattr(run_queues, "remove_queue", lambda how: f"DELETE {how.url} answered 403")
@@ -165,6 +168,7 @@ def test_a_virtual_host_of_another_name_needs_the_file_of_the_page(tried, tmp_pa
     assert [] == tried("qpid", spec)
 
 
+@pytest.mark.process
 @pytest.mark.skipif(bool(LACKS), reason=LACKS)
 def test_rabbitmq_is_asked_by_its_management(tried):
     assert [] == tried("rabbitmq", lambda broker: _at(broker, "rabbitmq", "amqp"))

@@ -86,6 +86,7 @@ def _received(folder: pathlib.Path, trial: str) -> list[str]:
 # What is in an existing queue.
 
 
+@pytest.mark.process
 def test_what_a_void_trial_leaves_is_left_alone_and_the_next_gets_another_queue(
     theirs: adapters.Broker, spec: Spec, play: Play
 ) -> None:

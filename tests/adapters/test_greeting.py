@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator, Mapping
 
 import pytest
+from starts import starts_process
 
 from conformance import adapters, paths
 from conformance.adapters.credentials import Access, ClientTls, Secret
@@ -30,6 +31,7 @@ NAMES = ("amqp", "amqps", "stomp", "stomps", "http")
 
 
 @pytest.fixture(scope="module")
+@starts_process
 def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     return certificates.make(tmp_path_factory.mktemp("certificates"))
 

@@ -904,6 +904,7 @@ def overview(broker) -> str:
     return web.ask("GET", url, timeout_s=10)[1]
 
 
+@pytest.mark.process
 @NEEDS_RABBITMQ
 def test_a_copy_of_rabbitmqs_keys_runs(tmp_path, ledger):
     """Its ports and its log are those of the copy; what it says of the broker itself is in force."""

@@ -41,16 +41,19 @@ def finding(version: str) -> BrokerFile:
 # which version
 
 
+@pytest.mark.process
 def test_what_is_installed_is_what_is_tried() -> None:
     assert fetch.installed_version(finding("3.9"), None, native=True) == "3.9"
     assert fetch.installed_version(finding("3.9"), "3.9", native=True) == "3.9"
 
 
+@pytest.mark.process
 def test_another_version_is_refused_and_the_next_step_is_named() -> None:
     with pytest.raises(UsageError, match=r"rabbitmq@4\.1: version 3\.9 is installed here.*rabbitmq@4\.1:docker"):
         fetch.installed_version(finding("3.9"), "4.1", native=True)
 
 
+@pytest.mark.process
 def test_a_version_in_another_suite_of_debian_needs_no_installed_one() -> None:
     file = finding("3.9")
     assert file.installed is not None
@@ -99,6 +102,7 @@ def test_a_container_has_any_version() -> None:
     assert fetch.installed_version(finding("3.9"), None, native=False) == RABBITMQ.file.default_version
 
 
+@pytest.mark.process
 def test_a_machine_without_it_gets_the_words_to_install_it(tmp_path: pathlib.Path) -> None:
     adapter = adapters.FileAdapter.of(finding(""), None, None, path=RABBITMQ.path)
 
@@ -214,6 +218,7 @@ def test_quorum_queues_keep_what_was_confirmed_over_a_kill(tmp_path: pathlib.Pat
     assert names == set(queues)  # no queue of another name exists
 
 
+@pytest.mark.process
 @needs_it
 def test_a_queue_that_is_not_durable_is_there_again_and_empty(tmp_path: pathlib.Path, ledger: Ledger) -> None:
     """The control: what was confirmed is gone, and the queue can be drained all the same."""
@@ -231,6 +236,7 @@ def test_a_queue_that_is_not_durable_is_there_again_and_empty(tmp_path: pathlib.
     assert broker.gone()
 
 
+@pytest.mark.process
 @needs_it
 def test_only_the_queue_of_the_suite_is_declared_again(tmp_path: pathlib.Path, ledger: Ledger) -> None:
     """Counter-example: a power loss took the queue of the message that proves readiness, and no restart was ready."""

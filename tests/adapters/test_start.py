@@ -294,6 +294,7 @@ def test_no_more_of_a_log_is_read_than_its_bound(make: Make, monkeypatch: pytest
     assert ("ERROR the last",) == caught.value.log_lines
 
 
+@pytest.mark.process
 def test_a_product_that_makes_no_instance_says_why(tmp_path: pathlib.Path) -> None:
     """Before the 100 lines that follow."""
     file = adapters.find("artemis").file
@@ -617,6 +618,7 @@ def test_what_is_said_to_stay_behind_is_ended_after_a_clean_stop(make: Make) -> 
     assert broker.gone()
 
 
+@pytest.mark.process
 def test_the_oldest_of_a_tree_is_its_main_process() -> None:
     """Where no file names it: a daemon starts its helpers, and not they it."""
     shell = "(sleep 600 & exec sleep 600) & exit 0"

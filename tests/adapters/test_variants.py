@@ -92,11 +92,13 @@ def test_what_it_was_made_into_is_in_its_title(mine: adapters.Adapter) -> None:
     assert mine == mine.chosen({"liar": ""}) == mine.chosen({"profile": "plain"})
 
 
+@pytest.mark.process
 def test_words_are_taken_from_the_variants_and_from_the_broker_itself(mine: adapters.Adapter) -> None:
     assert {"profile": "fancy", "liar": "steals"} == parse_assignments(["profile=fancy", "liar=steals"], mine.file)
     assert {"profile": "plain"} == parse_assignments(["profile=plain"], mine.file)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("assignment", "words"),
     [
@@ -115,6 +117,7 @@ def test_a_broker_without_liars_or_variants_says_so(name: str) -> None:
         parse_assignments([f"{name}=solace"], adapters.find("artemis").file)
 
 
+@pytest.mark.process
 def test_a_broker_that_cannot_tell_its_words_is_named(tmp_path: pathlib.Path) -> None:
     file = load(written(tmp_path, "print('lies', 'steals', sep=chr(10))", "raise SystemExit(3)"))
 
@@ -122,6 +125,7 @@ def test_a_broker_that_cannot_tell_its_words_is_named(tmp_path: pathlib.Path) ->
         parse_assignments(["liar=lies"], file)
 
 
+@pytest.mark.process
 def test_the_reference_broker_knows_its_variants_and_liars() -> None:
     names = list(liars.LIARS)
 
@@ -186,6 +190,7 @@ def test_which_queues_an_adapter_can_leave_undeclared() -> None:
     assert "the file of reference has no [queues]: they are in its configuration" == REFERENCE.lacks(FRESH)
 
 
+@pytest.mark.process
 def test_the_command_of_a_template_has_its_variables(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counter-example: an old version stops at options of its own script that a newer Java does not know."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -8,6 +8,7 @@ import sys
 import threading
 
 import pytest
+from starts import starts_process
 
 from conformance import adapters
 from conformance.adapters import DepthProbe, web
@@ -43,6 +44,7 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 @pytest.fixture(scope="module")
+@starts_process
 def secure(tmp_path_factory):
     """A management over https on 127.0.0.1: its address, and the folder of the certificates."""
     folder = certificates.make(tmp_path_factory.mktemp("certificates"))

@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+from starts import starts_process
 
 from conformance import history
 from conformance.clients.workers import trigger as armed_of
@@ -23,6 +24,7 @@ THREADS = (
 
 
 @pytest.fixture
+@starts_process
 def victim():
     """Five threads, and a pidfd."""
     process = subprocess.Popen(

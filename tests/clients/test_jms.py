@@ -16,6 +16,7 @@ import weakref
 import msgspec
 import pytest
 from process_end import gone
+from starts import starts_process
 from stomp_peer import job
 
 from conformance import adapters, history
@@ -49,12 +50,14 @@ def ledger(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+@starts_process
 def pool(ledger):
     with contextlib.closing(JvmPool(ledger)) as found:
         yield found
 
 
 @pytest.fixture(scope="module")
+@starts_process
 def broker(tmp_path_factory, ledger):
     """The bundled broker as this client shows it, with a queue for each test, and one that takes three messages."""
     queues = [f"q{n}" for n in range(50)]

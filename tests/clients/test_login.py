@@ -15,6 +15,7 @@ import certificates
 import pytest
 import stomp_peer
 from proton import SASL
+from starts import starts_process
 
 from conformance.adapters import DepthProbe
 from conformance.adapters.credentials import OPEN, Access, ClientTls, Secret
@@ -31,6 +32,7 @@ PATIENCE = 20.0
 
 
 @pytest.fixture(scope="module")
+@starts_process
 def folder(tmp_path_factory):
     return certificates.make(tmp_path_factory.mktemp("certificates"))
 

@@ -202,12 +202,14 @@ def test_http_answers_by_the_field_of_its_document(field, expected):
     assert expected == depth
 
 
+@pytest.mark.process
 def test_a_command_answers_by_the_group_of_its_pattern():
     probe = DepthProbe("command", command=("echo", "queue  q1\nmessages  7"), pattern=r"messages\s+(\d+)")
 
     assert DepthClient(probe, "x").ask("q1") == 7
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("command", "words"),
     [

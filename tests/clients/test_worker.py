@@ -10,6 +10,7 @@ import urllib.request
 import msgspec
 import pytest
 from process_end import gone
+from starts import starts_process
 
 from conformance import adapters, history
 from conformance.adapters import DepthProbe
@@ -30,6 +31,7 @@ def ledger(tmp_path):
 
 
 @pytest.fixture
+@starts_process
 def worker_pool(ledger):
     found = WorkerPool(ledger)
     yield found

@@ -12,6 +12,7 @@ import threading
 
 import pytest
 import yaml
+from starts import starts_process
 
 from conformance import adapters, paths
 from conformance.ledger import Ledger
@@ -85,6 +86,7 @@ def healthy(name, ports):
 
 
 @pytest.fixture(scope="module")
+@starts_process
 def broker(tmp_path_factory):
     """The bundled one: it speaks both protocols, and HTTP at a third port."""
     folder = tmp_path_factory.mktemp("compose")
@@ -136,6 +138,7 @@ def compose():
     return None
 
 
+@pytest.mark.process
 def test_compose_itself_takes_the_file():
     words = compose()
     if words is None:

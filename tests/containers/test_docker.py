@@ -13,6 +13,7 @@ import time
 import types
 
 import pytest
+from starts import starts_process
 
 from conformance import adapters, paths
 from conformance.adapters.container import docker
@@ -39,6 +40,7 @@ CONTAINED = REFERENCE.model_copy(update={"container": TABLE, "start": START})
 
 
 @pytest.fixture
+@starts_process
 def broker(pretend, ledger, tmp_path):
     """The bundled broker, in a pretended container."""
     with prepared(ledger, tmp_path) as made:
@@ -177,6 +179,7 @@ def test_a_kill_in_recovery(broker):
     assert broker.gone()
 
 
+@pytest.mark.process
 def test_a_broker_that_does_not_start_is_an_error_with_its_log(pretend, ledger, tmp_path):
     start = START.model_copy(update={"command": ("/bin/sh", "-c", "echo no room for me; exit 7")})
     with prepared(ledger, tmp_path, CONTAINED.model_copy(update={"start": start})) as made:
@@ -216,6 +219,7 @@ class Word:
 
 
 @pytest.fixture
+@starts_process
 def child(monkeypatch):
     monkeypatch.setattr(docker, "belongs", lambda pid, container: True)
     with subprocess.Popen(["sleep", "60"]) as process:
@@ -268,6 +272,7 @@ def free():
         return server.getsockname()[1]
 
 
+@pytest.mark.process
 def test_a_port_that_only_the_engine_answers_at(pretend, ledger, tmp_path, monkeypatch):
     """Its proxy takes connections for a broker that does not listen: the sockets inside decide."""
     file = told(ready_ports=("amqp", "odd")).model_copy(update={"ports": ("odd", *REFERENCE.ports)})
@@ -283,6 +288,7 @@ def test_a_port_that_only_the_engine_answers_at(pretend, ledger, tmp_path, monke
         assert "" == made._readiness.lacks(made.log)
 
 
+@pytest.mark.process
 def test_a_broker_that_listens_on_another_port_gets_an_error_that_says_so(pretend, ledger, tmp_path, monkeypatch):
     """Inside 127.0.0.1 is the container's own."""
     number = free()
@@ -313,6 +319,7 @@ def test_what_listens_is_read_from_the_kernel():
     assert mine not in also
 
 
+@pytest.mark.process
 def test_a_pid_file_holds_a_number_of_the_inside(pretend, ledger, tmp_path):
     """A start script that stays (RabbitMQ's): a clean stop is asked of the broker behind it."""
     inner = 'echo $$ >"$0"; exec "$@"'
@@ -328,6 +335,7 @@ def test_a_pid_file_holds_a_number_of_the_inside(pretend, ledger, tmp_path):
     assert os.getpid() == docker.number_inside(os.getpid())
 
 
+@pytest.mark.process
 def test_a_queue_that_a_command_declares(pretend, ledger, tmp_path):
     """It is run inside, in the broker's folder, with the ports and the environment that the broker has there."""
     command = ("/bin/sh", "-c", 'echo "$0 $1 $KEY $PWD" >>declared', "{queue}", "{amqp_port}")
@@ -344,6 +352,7 @@ def test_a_queue_that_a_command_declares(pretend, ledger, tmp_path):
     assert [f"{name} {number} {stomp} {made.folder}" for name in ("orders", READY_QUEUE)] == words
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("command", "said"),
     [
@@ -360,6 +369,7 @@ def test_a_queue_that_cannot_be_declared(pretend, ledger, tmp_path, command, sai
         assert made.gone()
 
 
+@pytest.mark.process
 def test_a_message_is_the_last_proof(pretend, ledger, tmp_path):
     asked = []
 

@@ -79,6 +79,7 @@ def test_a_vendors_image_without_the_broker_gets_it(pretend, recipe, ledger):
     assert "distribution/bin/broker" in names(pretend.context)
 
 
+@pytest.mark.process
 def test_the_bundled_broker_is_the_code_that_runs_here(tmp_path):
     """Its folder alone is found by a Python that has the loader of cffi, and nothing else of this package is in it."""
     lib = images.distribution() / "lib"
@@ -178,6 +179,7 @@ def test_a_run_that_is_offline_asks_no_registry(pretend, recipe, ledger, monkeyp
     assert [] == pretend.asked
 
 
+@pytest.mark.process
 def test_debootstrap_that_fails_leaves_no_archive(tmp_path, ledger, monkeypatch):
     fake(tmp_path, monkeypatch, "debootstrap", "echo E: no such suite; exit 3")
     fake(tmp_path, monkeypatch, "unshare", 'while [ "${1#--}" != "$1" ]; do shift; done; exec "$@"')
@@ -211,6 +213,7 @@ sys.stdin.read()
 """
 
 
+@pytest.mark.process
 def test_a_container_of_a_killed_run_is_removed_at_its_own_engine(tmp_path, monkeypatch):
     """With its volumes: an image may declare some, and each would stay behind. So is what else has its run's label."""
     fake(tmp_path, monkeypatch, "docker", f'echo "$@" >>{tmp_path}/asked; [ "$3" != ps ] || echo killed-02')
@@ -252,6 +255,7 @@ def test_names_are_such_as_an_engine_takes():
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="an engine of its own needs root")
 
 
+@pytest.mark.process
 @needs_root
 def test_an_engine_that_does_not_come_up(tmp_path, ledger, monkeypatch):
     """Its log is told, and it is released."""
@@ -290,6 +294,7 @@ def test_there_is_one_engine_of_ours_at_a_time(tmp_path, ledger, monkeypatch):
     assert [errno.EWOULDBLOCK] == taken
 
 
+@pytest.mark.process
 @needs_root
 def test_an_engine_ends_with_who_started_it(tmp_path):
     """Even when that is killed: it hears of it from the kernel, and has time to unmount what it mounted."""
@@ -354,6 +359,7 @@ def test_words_that_are_no_command(words):
         dockerd._parse(words)
 
 
+@pytest.mark.process
 def test_the_exit_status_is_the_commands(nowhere, monkeypatch):
     """Beside an engine that answers nothing is started."""
     monkeypatch.setattr(dockerd, "_answering", lambda: True)

@@ -15,6 +15,7 @@ import threading
 import time
 
 import pytest
+from starts import starts_process
 
 from benchmarks import disk as disk_bench
 from conformance import adapters, claims, history, scenario
@@ -48,6 +49,7 @@ a, b, log = opened("1.j"), opened("2.j"), opened("log")
 
 
 @pytest.fixture
+@starts_process
 def run(tmp_path):
     """Run a child to its end under a fault: returns what it printed, the trace and the tracer."""
 
@@ -174,6 +176,7 @@ print(t); print(time.monotonic_ns())
     assert (three.write.sample, three.sync) == (b"p1:3.", None)
 
 
+@pytest.mark.process
 @traced
 def test_a_journal_behind_a_link_is_watched(tmp_path):
     (tmp_path / "real").mkdir()
@@ -199,6 +202,7 @@ def test_every_way_to_sync_is_seen_by_a_watch(run):
 # Traps.
 
 
+@pytest.mark.process
 @traced
 def test_a_signal_is_not_injected_under_seccomp_bpf(tmp_path):
     """strace injects no kill and reports no error, so the tracer is never used to kill."""
@@ -209,6 +213,7 @@ def test_a_signal_is_not_injected_under_seccomp_bpf(tmp_path):
     assert subprocess.run(["strace", "--seccomp-bpf", *words, *child], check=False).returncode == 0
 
 
+@pytest.mark.process
 @traced
 def test_a_tracer_that_dies_first_leaves_a_broker_that_can_write_no_more(tmp_path):
     """The broker lives on, and its calls return ENOSYS: that is no disk fault, and the trial is void."""
@@ -230,6 +235,7 @@ except OSError as error:  # a print would be a write as well
         injection.prove(tracer.read(), HeldSync(0.1))
 
 
+@pytest.mark.process
 @traced
 def test_a_narrowed_tracer_does_not_see_a_mapping_written_or_io_uring(tmp_path):
     """`look` finds them; without `look` the trace says that it was not called."""
@@ -259,6 +265,7 @@ print("ready", flush=True); signal.pause()
 x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the number of io_setup is that of x86_64")
 
 
+@pytest.mark.process
 @traced
 @x86_64
 def test_libaio_is_found_in_the_memory_of_the_broker(tmp_path):
@@ -269,6 +276,7 @@ def test_libaio_is_found_in_the_memory_of_the_broker(tmp_path):
     assert [text.split(":")[0] for text in found] == ["the broker uses libaio"]
 
 
+@pytest.mark.process
 @traced
 @x86_64
 def test_a_full_disk_without_effect_says_why_it_saw_no_writes(tmp_path):
@@ -281,6 +289,7 @@ def test_a_full_disk_without_effect_says_why_it_saw_no_writes(tmp_path):
             tracer.finish(tmp_path / "disk.jsonl", bare_header("disk"), 1, [])
 
 
+@pytest.mark.process
 def test_the_memory_of_a_process_is_looked_at_once_however_many_threads_it_has(tmp_path, monkeypatch):
     """Once for each process: a JVM has fifty threads, and each process of a broker has its own memory."""
     looked = []
@@ -379,6 +388,7 @@ def test_a_number_that_was_not_drawn_is_refused(tmp_path):
         _ = injection.Tracer(tmp_path / "trace", tmp_path, FailedSync(Between(1, 2)), files=["1.j"]).wrap
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("strace", "says"),
     [
@@ -516,6 +526,7 @@ def finished(tracer, broker, operations):
     return pairs, history.read(path).events
 
 
+@pytest.mark.process
 @traced
 def test_the_bundled_broker_answers_when_the_message_is_on_the_disk(started):
     """Write, sync, answer: in this order, with the sync held and without."""
@@ -531,6 +542,7 @@ def test_the_bundled_broker_answers_when_the_message_is_on_the_disk(started):
     assert [event.message for event in events if event.op is Op.SYNC and event.fault] == ["p1:0", "p1:1"]
 
 
+@pytest.mark.process
 @traced
 def test_a_broker_that_does_not_sync_answers_before(started):
     broker, tracer = started(HeldSync(0.3), sync_non_transactional=False)
@@ -541,6 +553,7 @@ def test_a_broker_that_does_not_sync_answers_before(started):
     assert [at < pair.sync.ended_ns for pair, at in zip(pairs, answered, strict=True)] == [True, True]
 
 
+@pytest.mark.process
 @traced
 @pytest.mark.parametrize(("fault", "error"), [(FailedSync(3), "EIO"), (DiskFull(3), "ENOSPC")])
 def test_a_broker_on_a_failing_disk_reports_it_and_confirms_nothing(started, fault, error):
@@ -555,6 +568,7 @@ def test_a_broker_on_a_failing_disk_reports_it_and_confirms_nothing(started, fau
     assert fails == [("p1:2", fault.name)]
 
 
+@pytest.mark.process
 @traced
 def test_a_killed_broker_leaves_a_whole_trace_and_no_process(started, marked, tmp_path):
     """The child first: its tracer writes down its end, and goes with it. Even while a sync is held."""
@@ -577,6 +591,7 @@ def test_a_killed_broker_leaves_a_whole_trace_and_no_process(started, marked, tm
     assert (found.lost, pair.write is not None, pair.sync) == ((), True, None)
 
 
+@pytest.mark.process
 @traced
 def test_the_harness_ends_broker_and_tracer_alike(started, marked, tmp_path):
     """Ended by a clean stop of the tracer's child, or by SIGKILL to the whole tree."""
@@ -627,6 +642,7 @@ def test_a_control_of_a_held_sync_writes_each_message_before_the_next_is_sent(st
         assert [pair.sync for pair in pairs[:2]] == [None, None]
 
 
+@pytest.mark.process
 @traced
 def test_the_bench_measures_each_arm(monkeypatch):
     monkeypatch.setattr(disk_bench, "ROUNDS", 1)

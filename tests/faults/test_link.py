@@ -16,6 +16,7 @@ import threading
 import time
 
 import pytest
+from starts import starts_process
 
 from benchmarks import link as link_bench
 from conformance import adapters, history
@@ -62,6 +63,7 @@ def upstream():
 
 
 @pytest.fixture
+@starts_process
 def link(ledger, tmp_path):
     """Starts links; they end with the test."""
     with contextlib.ExitStack() as stack:
@@ -150,6 +152,7 @@ def bytes_reached(link):
 
 
 @pytest.fixture(scope="module")
+@starts_process
 def broker(tmp_path_factory):
     """The bundled broker, with a queue for each test that asks for one."""
     reference = adapters.find("reference")
@@ -766,6 +769,7 @@ def test_sigterm_ends_it_in_order(wire, ledger, marked):
     assert (1, [Op.FRAME, Op.CONNECT]) == (between.finish().frames, [event.op for event in events(between)])
 
 
+@pytest.mark.process
 def test_it_ends_with_its_harness(tmp_path, marked):
     """It ends after any death of the harness."""
     harness = (
@@ -791,6 +795,7 @@ def test_it_ends_with_its_harness(tmp_path, marked):
     assert [descriptor] == gone
 
 
+@pytest.mark.process
 def test_the_cost_of_the_proxy(monkeypatch):
     """Every figure is there, and none is negative; the bound itself is for a quiet machine."""
     monkeypatch.setattr(link_bench, "TRIPS", 200)

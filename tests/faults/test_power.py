@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 import pytest
+from starts import starts_process
 
 import conformance
 from conformance.errors import FaultError
@@ -29,6 +30,7 @@ def filesystem():
 
 
 @pytest.fixture
+@starts_process
 def disk(tmp_path, filesystem):
     if cannot(filesystem):
         pytest.skip(cannot(filesystem))

@@ -28,6 +28,8 @@ from conformance.ledger import Ledger, release_leftovers
 from conformance.protocols.stomp.sessions.raw_session import RawStompSession
 from conformance.scenario.script import Drain
 
+pytestmark = pytest.mark.process
+
 needs_power = pytest.mark.skipif(bool(cannot()), reason=cannot() or "it can")
 EACH = pytest.mark.parametrize("filesystem", [*FILE_SYSTEMS])
 

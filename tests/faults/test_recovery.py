@@ -12,6 +12,8 @@ from conformance.adapters.launch.process_tree import Tree
 from conformance.errors import FaultError
 from conformance.faults.process import kill_in_recovery
 
+pytestmark = pytest.mark.process
+
 READS = """
 import pathlib, sys, time
 for number in range(int(sys.argv[2])):

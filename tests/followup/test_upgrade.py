@@ -108,6 +108,7 @@ def wanted(old, new, *, to_settings=(), scenarios=(), **more):
     return UpgradeRequest(options, str(new), to_settings, scenarios)
 
 
+@pytest.mark.process
 def test_each_trial_has_a_pair_of_its_own(tmp_path):
     """Data that the new version has taken over is no data of the old one; the liars beside stay what they are."""
     ready = runs.prepare(wanted("artemis@2.44.0", "artemis@2.56.0", out=tmp_path / "out", seed=7))
@@ -122,6 +123,7 @@ def test_each_trial_has_a_pair_of_its_own(tmp_path):
     assert [trial.seed for trial in ready.before.trials] == [trial.seed for trial in ready.after.trials]
 
 
+@pytest.mark.process
 def test_a_setting_is_a_change(tmp_path):
     ready = runs.prepare(wanted("artemis", "artemis", to_settings=["journal_type=ASYNCIO"], out=tmp_path / "out"))
 
@@ -130,6 +132,7 @@ def test_a_setting_is_a_change(tmp_path):
     assert "ASYNCIO" == ready.pair.of_new(ready.after.selection.settings).values["journal_type"]
 
 
+@pytest.mark.process
 def test_a_downgrade_is_allowed_and_said(tmp_path):
     down = runs.prepare(wanted("artemis@2.56.0", "artemis@2.44.0", out=tmp_path / "out"))
     up = runs.prepare(wanted("artemis@2.44.0", "artemis@2.56.0", out=tmp_path / "out"))
@@ -144,6 +147,7 @@ LIAR = {"to_settings": ["liar=loses-the-oldest"]}
 ACK = ('ack_confirm = "disposition"\nduplicate_id', "duplicate_id")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("old", "new", "more", "code", "closest"),
     [
@@ -175,6 +179,7 @@ def test_options_that_make_no_upgrade(tmp_path, old, new, more, code, closest):
     assert (code, True) == (caught.value.code, caught.value.fields.get("closest", "").startswith(closest))
 
 
+@pytest.mark.process
 def test_the_command_repeats_it(tmp_path):
     """Everything that matters is in it, the drawn seed too."""
     ready = runs.prepare(
@@ -203,6 +208,7 @@ def prepared(tmp_path, ledger, new="reference", **to_set):
     return both, both.prepare(tmp_path / "run" / "brokers" / "01", both.effective(), ["q"], ledger)
 
 
+@pytest.mark.process
 def test_the_new_one_follows_a_kill_and_finds_the_data(tmp_path, ledger):
     """A clean stop changes nothing; after a kill another broker, at another port, has the message."""
     both, broker = prepared(tmp_path, ledger)
@@ -241,6 +247,7 @@ def test_the_new_one_alone_has_its_settings(tmp_path, ledger):
     assert [3, 7] == found
 
 
+@pytest.mark.process
 def test_refused_data_is_kept_and_reported(tmp_path, ledger):
     """The new version says why, long before the end of its log, and where the data lies names no folder of this machine."""
     file = toml(tmp_path, changes=[REFUSES])
@@ -261,6 +268,7 @@ def test_refused_data_is_kept_and_reported(tmp_path, ledger):
     assert {} == both.log.starts
 
 
+@pytest.mark.process
 def test_an_old_one_that_does_not_start_is_no_refusal(tmp_path, ledger):
     """The new version was never asked."""
     broken = toml(tmp_path, changes=[('"{python}", "-m", "conformance.reference", "--amqp-port"', '"/bin/false"')])
@@ -431,6 +439,7 @@ def upgraded(script, folder, more):
     )
 
 
+@pytest.mark.process
 def test_two_files_of_a_user_are_found_again(tmp_path):
     """Each in its part of the folder, with what may have changed since."""
     old, new = (
@@ -494,6 +503,7 @@ def test_a_baseline_of_another_version(regression, typed):
     assert (4, True) == (done.returncode, "the baseline is about reference over amqp" in done.stderr), done.stderr
 
 
+@pytest.mark.process
 def test_a_new_version_that_starts_nowhere(typed, tmp_path):
     """It is not said to refuse anybody's data; nothing was recorded."""
     file = toml(tmp_path, changes=[('"{python}", "-m", "conformance.reference", "--amqp-port"', '"/bin/false"')])

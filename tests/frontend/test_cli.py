@@ -24,6 +24,7 @@ from conformance.frontend.plugin.front import Front
 from conformance.report import model
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("words", "line"),
     [
@@ -95,6 +96,7 @@ def test_unknown_words(typed, words, line):
     assert (4, 1, True) == (done.returncode, done.stderr.count("\n"), line in done.stderr), done.stderr
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("words", "lists"),
     [
@@ -133,6 +135,7 @@ def test_a_group_without_a_command_prints_its_help(typed, words):
     assert typed(*words, "--help").stdout == done.stderr
 
 
+@pytest.mark.process
 def test_out_that_is_not_empty(typed, tmp_path):
     """A run never writes into a folder with other files."""
     (tmp_path / "out").mkdir()
@@ -142,6 +145,7 @@ def test_out_that_is_not_empty(typed, tmp_path):
     assert (4, True) == (done.returncode, "not an empty folder" in done.stderr)
 
 
+@pytest.mark.process
 def test_a_baseline_of_another_broker(typed, tmp_path):
     """Both are named, and nothing has been started."""
     model.write_json(verdict_rows.judgement(), tmp_path / "last.json")
@@ -238,6 +242,7 @@ def test_a_file_gives_options(typed, tmp_path, name, text, words, said):
     assert said in done.stderr
 
 
+@pytest.mark.process
 def test_the_options_of_a_file_are_announced(typed, tmp_path):
     (tmp_path / "conformance.toml").write_text("[run]\nrequire-tried = 'A'\n[doctor]\njson = true")
     done = typed("doctor")
@@ -263,6 +268,7 @@ def examples(command):
     return [shlex.split(line[line.index("conformance ") :]) for line in lines if line.startswith(("conf", "CONF"))]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", cli.commands)
 def test_examples_of_the_help(name):
     """Every command shows at least one command line of its own, of words that are known."""
@@ -298,6 +304,7 @@ def test_suites_are_a_folder_for_pytest(typed):
     assert f"{paths.suites()}\n" == typed("suites").stdout
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("words", "code"), [(["claims"], 141), (["claims", "--help"], 141), (["nothing-like"], 4)])
 def test_a_closed_output_is_not_a_violation(words, code):
     """`conformance claims | head -1` ended with 1, which says that a claim was violated; other errors stay."""
@@ -452,6 +459,7 @@ def test_a_verbose_session_of_pytest_cannot_repaint_the_terminal():
     assert [r"\x1b[2J\x1b]0;owned\x07\u202egood"] == lines
 
 
+@pytest.mark.process
 def test_several_brokers_are_checked_before_the_first_one_starts(typed, tmp_path):
     """A wrong word for one of them leaves no folder."""
     words = ("--adapter", "reference", "--adapter", "qpid", "--protocol", "amqp,stomp", "--out", str(tmp_path / "out"))

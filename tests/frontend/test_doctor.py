@@ -81,6 +81,7 @@ def hidden(monkeypatch, *modules):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name in modules else find(name))
 
 
+@pytest.mark.process
 def test_this_machine_can_run_the_bundled_broker(monkeypatch, tmp_path, machine_of_its_own):
     """As every machine that gets so far; each probe has one line, and nothing is left where a run would write."""
     monkeypatch.chdir(tmp_path)
@@ -105,6 +106,7 @@ def test_without_strace(no_path):
     assert {"held_sync", "failed_sync", "disk_full", "watched"} <= doctor.unable().keys()
 
 
+@pytest.mark.process
 def test_without_root(not_root):
     """A loss of power is not tried. Claims about the disk are tried elsewhere too, and stay undecided there."""
     gone = played_with(PowerLoss)
@@ -203,6 +205,7 @@ def test_spark_says_its_jvm_and_whether_classes_are_kept(machine_of_its_own):
     assert ["are not kept yet" in before, "are kept" in doctor.check("spark").says] == [True, True]
 
 
+@pytest.mark.process
 def test_without_java(no_path, monkeypatch):
     """The judge and every broker that needs one; the package of Debian."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -238,6 +241,7 @@ def test_without_a_compiler(no_path, monkeypatch):
     )
 
 
+@pytest.mark.process
 def test_an_engine_that_is_not_there(machine_of_its_own, monkeypatch, tmp_path):
     """The place that was asked, and the brokers that could be in containers."""
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nowhere.sock")
@@ -248,6 +252,7 @@ def test_an_engine_that_is_not_there(machine_of_its_own, monkeypatch, tmp_path):
     assert (f"brokers in containers: {', '.join(brokers)}", True) == (found.enables, "docker.io" in found.todo)
 
 
+@pytest.mark.process
 def test_a_socket_that_never_answers(machine_of_its_own, monkeypatch):
     """The doctor does not wait for long: the library would, for two minutes."""
     monkeypatch.setattr(probes, "_ASKED_S", 0.1)
@@ -286,6 +291,7 @@ def answering(monkeypatch, machine_of_its_own):
     server.server_close()
 
 
+@pytest.mark.process
 def test_what_answers_is_no_engine(answering):
     """Another server on that port."""
     answering(b"[]")
@@ -293,6 +299,7 @@ def test_what_answers_is_no_engine(answering):
     assert "the answer is not that of a container engine" in doctor.check("docker").says
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("lacks", ["", "the `docker` command is not on PATH"])
 def test_an_engine_that_answers(answering, monkeypatch, lacks):
     """Its version, or what the launcher lacks although the engine answers."""
@@ -343,6 +350,7 @@ def memory(size):
     return lambda: types.SimpleNamespace(available=size)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("name", "owner", "attribute", "value", "state", "todo"),
     [
@@ -415,6 +423,7 @@ def test_the_scope_of_ptrace(monkeypatch, scope, user, state):
     assert state == probes.ptrace().state
 
 
+@pytest.mark.process
 def test_without_libaio(monkeypatch):
     """The report names the setting that needs it, as the broker's file does, and the package."""
 
@@ -437,6 +446,7 @@ def test_with_libaio(monkeypatch):
     assert ("ok", "") == (doctor.check("libaio").state, doctor.check("libaio").todo)
 
 
+@pytest.mark.process
 def test_a_probe_that_fails_is_a_finding():
     """With any error; without a needed part no broker can be tried."""
 
@@ -464,6 +474,7 @@ def test_for_machines(no_path, not_root):
     assert sorted(played_with(DiskFault) | played_with(PowerLoss)) == reported["not_tried"]["scenarios"]
 
 
+@pytest.mark.process
 def test_where_nothing_is_installed(tmp_path):
     """No package at all, no command, no Docker: it still says all it can, and what to do."""
     done = subprocess.run(
@@ -484,6 +495,7 @@ def test_where_nothing_is_installed(tmp_path):
     assert len(doctor.PROBES) == len(re.findall(r"^(?:ok|note|missing) ", done.stdout, re.MULTILINE))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("words", [[], ["--json"]])
 def test_the_command(monkeypatch, words):
     """Both forms; its exit status is that of the findings."""

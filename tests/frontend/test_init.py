@@ -15,6 +15,7 @@ BUNDLED = (
 )  # fmt: skip
 
 
+@pytest.mark.process
 def test_the_bundled_broker_given_by_its_command_line(typed, tmp_path):
     """Over both protocols: messages that were confirmed before a kill are found after it."""
     options = ("--env", "PYTHONPATH={python_path}", "--each-queue", "--queue {queue}", "--name", "mine")
@@ -56,6 +57,7 @@ def asked(tmp_path):
     return answer
 
 
+@pytest.mark.process
 def test_a_command_without_a_port_is_asked_for_again(asked, tmp_path):
     """The suite starts each broker at free ports."""
     done = asked("./mybroker --port 5672\n./mybroker {amqp_port}\n", *DEPTH)
@@ -65,6 +67,7 @@ def test_a_command_without_a_port_is_asked_for_again(asked, tmp_path):
     assert "it takes no port: write {amqp_port} or {stomp_port} where it does" in done.stdout + done.stderr
 
 
+@pytest.mark.process
 def test_a_depth_may_come_from_a_command(asked, tmp_path):
     done = asked("./mybroker {amqp_port}\n\n./depth --of {queue}\n")
     depth = tomllib.loads((tmp_path / "broker.toml").read_text())["depth"]
@@ -73,6 +76,7 @@ def test_a_depth_may_come_from_a_command(asked, tmp_path):
     assert {"method": "command", "command": ["./depth", "--of", "{queue}"], "pattern": r"(\d+)"} == depth
 
 
+@pytest.mark.process
 def test_without_a_depth_there_is_no_file(asked, tmp_path):
     """It was asked for without an end."""
     done = asked("./mybroker {amqp_port}\n\n\n")
@@ -81,6 +85,7 @@ def test_without_a_depth_there_is_no_file(asked, tmp_path):
     assert not (tmp_path / "broker.toml").exists()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("answer", "declared"), [("y", ["confirm_means_stored"]), ("n", None)])
 def test_what_a_receipt_means_is_asked(asked, tmp_path, answer, declared):
     done = asked(f"./mybroker {{stomp_port}}\n{answer}\n", *DEPTH)
@@ -90,6 +95,7 @@ def test_what_a_receipt_means_is_asked(asked, tmp_path, answer, declared):
     assert (declared is None) == ("a loss there is INCONCLUSIVE" in done.stdout)
 
 
+@pytest.mark.process
 def test_a_terminal_is_asked_for_what_is_missing(asked, tmp_path):
     """In the order of the file; what was given is not asked for."""
     done = asked("./mybroker {amqp_port}\nhttp://127.0.0.1:{http_port}/{queue}\n", "--depth-field", "depth")

@@ -35,6 +35,7 @@ def listed(name):
     return next(one for one in json.loads(listing.listing(as_json=True)) if one["name"] == name)
 
 
+@pytest.mark.process
 def test_every_broker_has_a_block(here):
     """Its name begins a line; what belongs to it is indented, with a blank line between two."""
     text = listing.listing()
@@ -45,6 +46,7 @@ def test_every_broker_has_a_block(here):
     assert text.endswith("\n") and not text.endswith("\n\n")
 
 
+@pytest.mark.process
 def test_capabilities_are_those_of_a_run(here):
     """Per protocol: what the broker can do anyway and what it can do over this one, as a run asks for it."""
     for one in json.loads(listing.listing(as_json=True)):
@@ -56,6 +58,7 @@ def test_capabilities_are_those_of_a_run(here):
             assert vendor_clients.over(word) == protocol["clients"]
 
 
+@pytest.mark.process
 def test_versions(here):
     """The default, and what is in the cache: unpacked, packed, or of a version that the file does not name."""
     artemis = adapters.find("artemis")
@@ -76,6 +79,7 @@ def test_versions(here):
     assert "or any other" in listing.listing()
 
 
+@pytest.mark.process
 def test_a_broker_at_its_address_has_the_version_that_its_owner_says(here):
     """It was listed as "unknown (default, fetched)"."""
     text = listing.listing()
@@ -86,6 +90,7 @@ def test_a_broker_at_its_address_has_the_version_that_its_owner_says(here):
     assert "(default, bundled)" in text
 
 
+@pytest.mark.process
 def test_what_is_not_fetched_is_there(here):
     """The bundled broker has one version."""
     (one,) = listed("reference")["versions"]
@@ -94,6 +99,7 @@ def test_what_is_not_fetched_is_there(here):
     assert listed("reference")["other_versions"] is False
 
 
+@pytest.mark.process
 def test_what_launchers_lack(here, monkeypatch, tmp_path):
     """Containers an engine; a Java broker a Java; the bundled broker nothing."""
     before = {one["name"]: one["lacks"] for one in listed("artemis")["launchers"]}
@@ -108,6 +114,7 @@ def test_what_launchers_lack(here, monkeypatch, tmp_path):
     assert "not here: no Java 17 or newer" in listing.listing()
 
 
+@pytest.mark.process
 def test_a_broker_without_a_container(here):
     """Said of its file, and nothing is asked of an engine."""
     without = [name for name in adapters.names() if adapters.find(name).file.container is None]
@@ -141,6 +148,7 @@ def others(here, tmp_path, monkeypatch):
     sys.modules.pop("adapter_of_another", None)
 
 
+@pytest.mark.process
 def test_adapters_of_other_packages(others):
     """By the name that finds them; one that cannot be loaded says why, and hides none of the others."""
     listed = json.loads(listing.listing(as_json=True))
@@ -151,6 +159,7 @@ def test_adapters_of_other_packages(others):
     assert "\nzlost: cannot be used: " in listing.listing()
 
 
+@pytest.mark.process
 def test_settings_are_what_is_in_force(here):
     """Stock where the product says so, else its default."""
     for one in json.loads(listing.listing(as_json=True)):
@@ -161,6 +170,7 @@ def test_settings_are_what_is_in_force(here):
         }
 
 
+@pytest.mark.process
 def test_settings_are_printed_as_they_are_in_force(here):
     """Of a broker whose stock configuration differs from what it does without the key."""
     stock = {name: entry.stock for name, entry in adapters.find("artemis").file.settings.items()}

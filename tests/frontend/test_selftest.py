@@ -151,6 +151,7 @@ def test_the_claims_that_a_liar_breaks(name, broken):
     assert set(broken.split()) <= {*selftest.broken_by(name, LIARS[name])}
 
 
+@pytest.mark.process
 def test_the_machine_is_busy_until_the_end(tmp_path):
     """A process a core and one that writes; none is left, and none outlives a parent that was killed."""
     before = set(psutil.Process().children())  # Spark's, of another test
@@ -164,6 +165,7 @@ def test_the_machine_is_busy_until_the_end(tmp_path):
     assert not any(child.is_running() for child in children)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("adapter", "claim", "scenario", "verdict", "accused", "known"),
     [
@@ -208,6 +210,7 @@ def test_a_whole_round(tmp_path, monkeypatch, adapter, claim, scenario, verdict,
     assert bool(accused) == bool([*tmp_path.glob("*/trials")])
 
 
+@pytest.mark.process
 def test_an_interrupted_round_stays_and_hinders_no_other(tmp_path, monkeypatch):
     def execute(made, watcher):
         (made.folder / "trials").mkdir(parents=True)

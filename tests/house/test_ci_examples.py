@@ -89,6 +89,7 @@ def the_run(calls):
     return understood(run[1:])[1], installed
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["github", "gitlab"])
 def test_an_example_runs_the_suite_with_known_failures(played, kind):
     calls = steps_played(played, GITHUB, {}) if kind == "github" else job_played(played, GITLAB, {})
@@ -103,6 +104,7 @@ def test_an_example_runs_the_suite_with_known_failures(played, kind):
         assert cloned.endswith("/ack-conformance.git")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("kind", ["action", "component"])
 def test_inputs_reach_the_command_line_as_they_are(played, kind):
     """No input is split, but the arguments at their spaces; no pattern becomes the name of a file."""
@@ -121,6 +123,7 @@ def test_inputs_reach_the_command_line_as_they_are(played, kind):
     )
 
 
+@pytest.mark.process
 def test_the_key_of_the_cache_has_no_comma(played, tmp_path):
     """The service refuses one in a key, and an external broker has it between its addresses."""
     (step,) = [step for step in ACTION["runs"]["steps"] if step.get("id") == "cache"]

@@ -1,8 +1,10 @@
 """`just full`: what it tries, and that an interrupted one goes on."""
 
 import full
+import pytest
 
 
+@pytest.mark.process
 def test_every_broker_under_each_of_its_launchers():
     """Natively, and in a container where its file says how; over each protocol that it speaks. No external one."""
     runs = full.runs()
@@ -13,6 +15,7 @@ def test_every_broker_under_each_of_its_launchers():
     assert not any(name.startswith(("ems", "solace")) for name in names)
 
 
+@pytest.mark.process
 def test_each_vendors_client_natively():
     """With each broker that speaks its protocol."""
     through = {(run.spec, run.client) for run in full.runs() if run.client}
@@ -26,6 +29,7 @@ def test_each_vendors_client_natively():
     assert not any("docker" in spec for spec, _ in through)
 
 
+@pytest.mark.process
 def test_a_run_that_is_there_is_only_judged_again(tmp_path, monkeypatch):
     """And what an interrupted one has left is removed before it is made anew."""
     command = tmp_path / "bin" / "conformance"

@@ -9,6 +9,7 @@ import tomllib
 
 import pytest
 import typed_lines
+from starts import starts_process
 from typed_lines import PAGES, ROOT
 
 import conformance
@@ -30,6 +31,7 @@ FOREIGN = {"--upgrade", "--upgrade-package", "--events", "--force", "--format", 
 """Options of other commands that a text names."""
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("where", "complete", "words"), SHOWN, ids=lambda one: one if isinstance(one, str) else None)
 def test_every_command_is_one(where, complete, words):
     """Of the suite, with options, adapters, claims and scenarios that exist; of the justfile; or listed with the reason."""
@@ -111,6 +113,7 @@ def test_the_readme_is_short():
 
 
 @pytest.fixture(scope="module")
+@starts_process
 def pytest_options():
     """Every option of pytest with our plugin and those of the extra `pytest`, from its own help."""
     done = subprocess.run([sys.executable, "-m", "pytest", "--help"], capture_output=True, text=True, check=True)

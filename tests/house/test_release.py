@@ -71,6 +71,7 @@ def test_each_command_that_writes_a_page_is_run_from_the_wheel():
     assert set(cli.commands) - without == set(release.PAGES)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("does", "why"),
     [
@@ -116,16 +117,19 @@ def listed(*packages):
     return json.dumps({"dependencies": packages, "fixes": []})
 
 
+@pytest.mark.process
 def test_an_audit_without_a_finding(says):
     assert "audited: no known vulnerability" == release.audited(says(listed(CLEAN, OWN)))
 
 
+@pytest.mark.process
 def test_a_known_vulnerability_is_no_release(says):
     """Even beside a package that the service does not know."""
     with pytest.raises(SystemExit, match="known vulnerabilities: bad: CVE-2026-1"):
         release.audited(says(listed(UNKNOWN, BAD), code=1))
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("text", "code", "why"),
     [

@@ -26,6 +26,7 @@ def build(tmp_path):
     return run
 
 
+@pytest.mark.process
 def test_the_site_is_built_and_loads_nothing_from_elsewhere(build, tmp_path):
     done = build()
     pages = list((tmp_path / "site").rglob("*.html"))
@@ -38,6 +39,7 @@ def test_the_site_is_built_and_loads_nothing_from_elsewhere(build, tmp_path):
     assert loaded == []
 
 
+@pytest.mark.process
 def test_broken_links_are_refused(build, tmp_path):
     """To a page, and to a heading of one."""
     with (tmp_path / "docs" / "tutorial.md").open("a") as page:

@@ -199,6 +199,7 @@ def test_every_claim_has_a_scenario_or_a_dated_reason():
     assert all(re.search(r"\(since 20\d\d-\d\d-\d\d\)$", reason) for reason in reasons.values())
 
 
+@pytest.mark.process
 def test_every_decided_claim_can_be_decided_somewhere():
     """On a broker of the package or a variant of it, over a protocol: as stock, weakened, or with another word of a setting.
 
@@ -336,6 +337,7 @@ def test_one_function_prints():
     assert ["group.py"] == found
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not shutil.which("git"), reason="git is not installed")
 def test_no_place_of_one_machine():
     """No path of the machine it was written on, and no registry but the documented one."""

@@ -95,6 +95,7 @@ def outcome(found):
     return [each.record for each in found], [path.read_bytes() for path in written]
 
 
+@pytest.mark.process
 def test_several_processes_pack_as_one_does(several, started, packed_here, monkeypatch):
     """They pack everything but a void trial, of which this process gives the reason. Packed trials start none.
 
@@ -117,6 +118,7 @@ def test_several_processes_pack_as_one_does(several, started, packed_here, monke
     assert 2 == len(started)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("cores", "count", "expected"),
     [(2, 6, ["eda", "bc"]), (9, 6, ["ea", "b", "d", "c"]), (9, 3, ["b", "c", "a"]), (9, 1, []), (1, 6, [])],
@@ -126,6 +128,7 @@ def test_each_process_starts_with_a_large_trial(split, unequal, cores, count, ex
     assert expected == split(unequal[:count], cores=cores)
 
 
+@pytest.mark.process
 def test_a_little_is_packed_by_one_process(split, unequal):
     """What is packed already does not count."""
     total = sum(path.stat().st_size for folder, _ in unequal[:-1] for path in records.evidence(folder))
@@ -162,6 +165,7 @@ def test_the_garbage_collector_is_as_it_was(several, collecting):
     assert {False} == set(seen)
 
 
+@pytest.mark.process
 def test_what_a_killed_process_left_is_packed_here(several, started, packed_here, monkeypatch):
     monkeypatch.setattr(packing.subprocess.Popen, "ended", staticmethod(subprocess.Popen.kill))
     found = packing.compact_all(several("side by side"))
@@ -171,6 +175,7 @@ def test_what_a_killed_process_left_is_packed_here(several, started, packed_here
     assert outcome([packing.compact(*trial) for trial in several("one by one")]) == outcome(found)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", [FILE, packing.PART])
 def test_an_error_of_another_process_is_raised_here(several, started, packed_here, capfd, name):
     """A folder that nothing can be written to, also by root: the name of a file is taken. It is shown once."""
@@ -224,6 +229,7 @@ def read_by(process, pipe):
         time.sleep(0.02)
 
 
+@pytest.mark.process
 def test_a_process_ends_with_the_pipe(tmp_path):
     """It is kept in the middle of a trial, by a history that is a pipe."""
     about = write(tmp_path, HISTORY)
@@ -238,6 +244,7 @@ def test_a_process_ends_with_the_pipe(tmp_path):
         assert 1 == process.wait(timeout=10)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_no_process_outlives_the_one_that_started_it(tmp_path, number):
     """Each is kept in the middle of a trial, by a history that is a pipe."""

@@ -15,6 +15,7 @@ from proton import Delivery, Described, Message, symbol, ulong
 from proton.handlers import MessagingHandler
 from proton.reactor import AtMostOnce, LinkOption
 from proton.utils import BlockingConnection
+from starts import starts_process
 
 sys.path.insert(0, str(Path(__file__).parent))  # for `blackbox`
 
@@ -206,6 +207,7 @@ class Peer:
 
 
 @pytest.fixture
+@starts_process
 def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
     """Starts brokers on one data directory, one after the other; each ends with the test."""
     started: list[Running] = []
@@ -220,6 +222,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Running]]:
 
 
 @pytest.fixture(scope="module")
+@starts_process
 def for_all(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """The broker of the tests of a file that need none of their own."""
     with Running(tmp_path_factory.mktemp("for-all") / "data") as running:

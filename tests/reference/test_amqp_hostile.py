@@ -8,6 +8,7 @@ import socket
 
 import pytest
 from proton import Message
+from starts import starts_process
 
 from tests.reference.amqp_raw import (
     ATTACH,
@@ -48,6 +49,7 @@ def until_served(running):
 
 
 @pytest.fixture(scope="module")
+@starts_process
 def survivor(tmp_path_factory):
     """One broker that has all of them as peers, one after the other, and in the end stops as it should."""
     with Running(tmp_path_factory.mktemp("survivor") / "data") as broker:

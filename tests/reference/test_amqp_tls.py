@@ -14,6 +14,7 @@ import pytest
 from blackbox.server import ROOT, Server
 from proton import ConnectionException
 from proton.utils import BlockingConnection
+from starts import starts_process
 
 from tests.reference.amqp_raw import PATIENCE
 from tests.reference.test_amqp_handshake import OK, REFUSED, SASL_HEADER, init
@@ -28,6 +29,7 @@ def openssl(folder, *words):
 
 
 @pytest.fixture(scope="module")
+@starts_process
 def certificates(tmp_path_factory):
     """An authority, what it has signed for the broker and for alice, and a stranger's."""
     if shutil.which("openssl") is None:
@@ -157,6 +159,7 @@ def test_a_broker_with_a_password_refuses_anonymous_clients(secured):
             BlockingConnection(f"amqp://{place}", timeout=PATIENCE, **options)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [

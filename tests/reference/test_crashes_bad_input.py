@@ -13,6 +13,7 @@ from blackbox.load import body
 from blackbox.server import PATIENCE, Server
 from proton import Message
 from proton.utils import BlockingConnection
+from starts import starts_process
 
 BOTH = pytest.mark.parametrize("protocol", ["amqp", "stomp"])
 KEPT = 50
@@ -46,6 +47,7 @@ CASES = [(name, protocol) for name, by_protocol in BAD.items() for protocol in b
 
 
 @pytest.fixture(scope="module")
+@starts_process
 def server(tmp_path_factory):
     """One for all: what a peer does must not reach the next test either."""
     with Server(tmp_path_factory.mktemp("bad") / "data") as started:

@@ -121,6 +121,7 @@ def assert_played(series, crashes, *, every_kind=True):
     assert not every_kind or set(series.noted) >= {(kind, what) for kind, each in DOES.items() for what in each}
 
 
+@pytest.mark.process
 def test_kills_lose_nothing(tmp_path):
     """At random moments, with plain sends, acknowledgements and transactions of both protocols under way."""
     series = Series(tmp_path, KILLS, SEED)
@@ -129,6 +130,7 @@ def test_kills_lose_nothing(tmp_path):
     assert_played(series, KILLS)
 
 
+@pytest.mark.process
 @needs_power
 def test_power_losses_lose_nothing(tmp_path):
     """The same on a disk that forgets what was not synced."""
@@ -138,6 +140,7 @@ def test_power_losses_lose_nothing(tmp_path):
     assert_played(series, POWERS, every_kind=FULL)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("liar", "faults"),
     [
@@ -153,6 +156,7 @@ def test_kills_find_a_liar(tmp_path, liar, faults):
     assert {fault for fault, _ in series.run().faults} & faults
 
 
+@pytest.mark.process
 @needs_power
 @pytest.mark.parametrize("liar", ["confirms-before-sync", "commits-before-sync"])
 def test_power_losses_find_a_liar(tmp_path, liar):

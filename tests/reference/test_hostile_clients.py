@@ -275,6 +275,7 @@ def assert_served(server):
     assert time.monotonic() - began < BOUND_S
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("frames", "many"), [(6_000, 100), pytest.param(600_000, 1_000, marks=pytest.mark.full)])
 def test_honest_clients_beside_hostile_ones(tmp_path, frames, many):
     """And afterwards nothing is left of the hostile ones, and the broker stops in order."""

@@ -10,6 +10,7 @@ import subprocess
 
 import pytest
 from blackbox.server import PATIENCE, Server
+from starts import starts_process
 
 from conformance.adapters.distribution import fetch
 from conformance.adapters.launch.java import find_java
@@ -64,6 +65,7 @@ def command():
 
 
 @pytest.fixture(scope="module")
+@starts_process
 def said(command, tmp_path_factory):
     """What the program says, by step."""
     with Server(tmp_path_factory.mktemp("jms") / "data") as server:

@@ -9,12 +9,14 @@ import threading
 import pytest
 import stomp
 from blackbox.server import PATIENCE, QUEUE, Server
+from starts import starts_process
 
 ODD = "a:b\\c\nd"
 """Header values with all that STOMP 1.2 escapes but a carriage return, which stompman drops."""
 
 
 @pytest.fixture
+@starts_process
 def server(tmp_path):
     with Server(tmp_path / "data") as started:
         yield started

@@ -268,6 +268,7 @@ def test_the_honest_answer_beside_it_waits_for_its_sync():
     assert (order, rig.syncs) == (["send", "commit", "send"], [False, True, False])
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("name", "call", "number"),
     [

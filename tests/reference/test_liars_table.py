@@ -45,6 +45,7 @@ def test_a_control_shows_what_its_check_sees():
     assert missing == set()
 
 
+@pytest.mark.process
 def test_the_names_are_listed():
     """`conformance broker --liars`: one a line, and nothing else."""
     done = subprocess.run(

@@ -54,6 +54,7 @@ def _ready(data, *words):
     return line
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("words", "line"),
     [
@@ -145,6 +146,7 @@ def refused(monkeypatch):
     return _refused
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("option", ["--amqp-port", "--stomp-port", "--http-port", "--amqps-port"])
 def test_a_number_that_is_no_port_is_4(refused, tmp_path, option):
     """It is told before anything is opened."""
@@ -177,6 +179,7 @@ def test_a_data_directory_in_use_is_3(start, refused, tmp_path):
     assert (code, "in use by another broker" in line) == (3, True)
 
 
+@pytest.mark.process
 def test_an_unusable_data_directory_is_3(refused):
     """A file where a folder should be."""
     code, line = refused("--amqp-port=0", "--http-port=0", "--data=/dev/null/x")
@@ -184,6 +187,7 @@ def test_an_unusable_data_directory_is_3(refused):
     assert (code, "cannot be used" in line) == (3, True)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("words", "hint"),
     [

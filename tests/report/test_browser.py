@@ -6,12 +6,14 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright import sync_api
 from report_rows import full, judgement, row
+from starts import starts_process
 
 from conformance.judge.rows import Verdict
 from conformance.report import site, write_all
 
 
 @pytest.fixture(scope="module")
+@starts_process
 def browser():
     chromium = shutil.which("chromium")
     if chromium is None:

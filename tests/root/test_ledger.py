@@ -71,6 +71,7 @@ def _end(harness: subprocess.Popen[str]) -> None:
         harness.stdout.close()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("program", "reaped", "line"),
     [
@@ -93,6 +94,7 @@ def test_a_killed_harness_leaves_a_child_that_the_next_run_ends(
     _end(harness)
 
 
+@pytest.mark.process
 def test_a_live_harness_is_left_alone(tmp_path: pathlib.Path) -> None:
     harness, child = _harness(tmp_path)
     try:
@@ -103,6 +105,7 @@ def test_a_live_harness_is_left_alone(tmp_path: pathlib.Path) -> None:
         release_leftovers()
 
 
+@pytest.mark.process
 def test_a_reused_pid_is_left_alone(tmp_path: pathlib.Path) -> None:
     harness, child = _harness(tmp_path)
     _end(harness)
@@ -122,6 +125,7 @@ def test_a_reused_pid_is_left_alone(tmp_path: pathlib.Path) -> None:
     bystander.wait()
 
 
+@pytest.mark.process
 def test_what_was_released_is_not_looked_for(tmp_path: pathlib.Path) -> None:
     with Ledger(tmp_path / "run", RUN) as book:
         process, ticket = book.spawn("brief", ["true"])
@@ -133,6 +137,7 @@ def test_what_was_released_is_not_looked_for(tmp_path: pathlib.Path) -> None:
     assert list(ledger._left(book.path)) == []
 
 
+@pytest.mark.process
 def test_the_intent_is_on_file_before_the_process_is_made(tmp_path: pathlib.Path) -> None:
     with Ledger(tmp_path / "run", RUN) as book:
         process, _ = book.spawn("reader", ["cat", str(book.path)], stdout=subprocess.PIPE)
@@ -141,6 +146,7 @@ def test_the_intent_is_on_file_before_the_process_is_made(tmp_path: pathlib.Path
     assert json.loads(seen.splitlines()[0])["state"] == "intent"
 
 
+@pytest.mark.process
 def test_a_command_that_does_not_exist_leaves_nothing_behind(tmp_path: pathlib.Path) -> None:
     with Ledger(tmp_path / "run", RUN) as book:
         with pytest.raises(FileNotFoundError):
@@ -167,6 +173,7 @@ def test_closing_ends_the_index_entry_and_may_be_repeated(tmp_path: pathlib.Path
     assert not entry.exists()
 
 
+@pytest.mark.process
 def test_an_entry_of_an_earlier_boot_is_dropped_and_kills_no_process(tmp_path: pathlib.Path) -> None:
     book = Ledger(tmp_path / "run", RUN)
     bystander = subprocess.Popen(["sleep", "600"])
@@ -195,6 +202,7 @@ def test_another_start_time_is_another_process() -> None:
     assert not processes.kill(Identity(me.pid, me.start + 1, me.boot))
 
 
+@pytest.mark.process
 def test_a_session_of_its_own_keeps_the_interrupt_of_the_terminal_away(tmp_path: pathlib.Path) -> None:
     with Ledger(tmp_path / "run", RUN) as book:
         process, _ = book.spawn("sleeper", ["sleep", "600"])
@@ -247,6 +255,7 @@ def _dead(book: Ledger) -> None:
     entry.write_text(json.dumps({**json.loads(entry.read_text()), "start": 1}))
 
 
+@pytest.mark.process
 @_needs_mounts
 @pytest.mark.parametrize("device", ["ours", ""])
 def test_a_mount_is_found_by_any_path(tmp_path: pathlib.Path, device: str) -> None:
@@ -261,6 +270,7 @@ def test_a_mount_is_found_by_any_path(tmp_path: pathlib.Path, device: str) -> No
         assert not target.is_mount()
 
 
+@pytest.mark.process
 @_needs_mounts
 def test_a_mount_of_another_at_the_same_place_is_left_alone(tmp_path: pathlib.Path) -> None:
     """Instead of the recorded one, and on top of it."""
@@ -279,6 +289,7 @@ def test_a_mount_of_another_at_the_same_place_is_left_alone(tmp_path: pathlib.Pa
         assert mounted_at(str(target)) == ["ours", "another"]
 
 
+@pytest.mark.process
 @_needs_mounts
 def test_a_mount_that_is_in_use_is_out_of_the_way(tmp_path: pathlib.Path) -> None:
     """The process that uses it keeps its open files."""
@@ -293,6 +304,7 @@ def test_a_mount_that_is_in_use_is_out_of_the_way(tmp_path: pathlib.Path) -> Non
         assert held.write("still here") == 10
 
 
+@pytest.mark.process
 @_needs_mounts
 @pytest.mark.parametrize("deleted", [True, False])
 @pytest.mark.parametrize("recorded", [True, False])
@@ -315,6 +327,7 @@ def test_a_loop_device_is_found_by_its_file(tmp_path: pathlib.Path, *, recorded:
         subprocess.run(["losetup", "--detach", other], check=True)
 
 
+@pytest.mark.process
 @_needs_mounts
 def test_a_loop_device_that_was_given_to_another_is_left_alone(tmp_path: pathlib.Path) -> None:
     """Its number is in our record, its file is not."""
@@ -330,6 +343,7 @@ def test_a_loop_device_that_was_given_to_another_is_left_alone(tmp_path: pathlib
         subprocess.run(["losetup", "--detach", device], check=True)
 
 
+@pytest.mark.process
 @_needs_mounts
 def test_the_mount_goes_before_its_loop_device(tmp_path: pathlib.Path) -> None:
     """In any order of the record; with the mount still there the device would stay."""
@@ -348,6 +362,7 @@ def test_the_mount_goes_before_its_loop_device(tmp_path: pathlib.Path) -> None:
     assert not _is_attached(device, tmp_path / "image")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("recorded", [True, False])
 def test_an_interrupt_leaves_nothing(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, *, recorded: bool
@@ -370,6 +385,7 @@ def test_an_interrupt_leaves_nothing(
     assert (1, None) == (len(started), next((found for found in map(identify, started) if found), None))
 
 
+@pytest.mark.process
 def test_an_orderly_end_kills_no_process(tmp_path: pathlib.Path) -> None:
     """A process that is left then has an owner that ends it."""
     with Ledger(tmp_path / "run", RUN) as book:

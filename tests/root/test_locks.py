@@ -8,6 +8,7 @@ import sys
 import tempfile
 
 import pytest
+from starts import starts_process
 
 from conformance import locks
 from conformance.adapters.launch import ports
@@ -40,6 +41,7 @@ sys.stdin.read()
 
 
 @pytest.fixture
+@starts_process
 def started():
     """Start an owner; returns its process and what it printed."""
     made = []

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from starts import starts_process
 
 from conformance import processes
 
@@ -23,6 +24,7 @@ def way(request, monkeypatch):
 
 
 @pytest.fixture
+@starts_process
 def sleeper(way):
     process = subprocess.Popen(
         [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"], stdout=-1
@@ -85,6 +87,7 @@ def test_a_handle_does_not_reach_the_next_process_with_its_pid(sleeper):
     assert sleeper.poll() is None
 
 
+@pytest.mark.process
 def test_the_environment_is_that_of_the_start(way):
     process = subprocess.Popen(["sleep", "600"], env={**os.environ, "MARK": "of this test"})
     try:

@@ -6,6 +6,7 @@ import pathlib
 import sys
 
 import pytest
+from starts import starts_process, starts_spark
 
 from conformance.history import bare_header
 from conformance.judge.spark import JudgeSession
@@ -18,6 +19,7 @@ from planned_trials import planned
 
 
 @pytest.fixture(scope="module")
+@starts_spark
 def spark_for_all():
     """One session for the tests of a file."""
     with JudgeSession.start() as session:
@@ -25,6 +27,7 @@ def spark_for_all():
 
 
 @pytest.fixture
+@starts_process
 def play(tmp_path):
     """Record one trial of these steps; returns its record and the folder of its histories.
 

@@ -111,6 +111,7 @@ def with_alarms(**answers):
 ON, OFF = '{"resource":"memory"}', '{"status":"ok"}'
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("answers", "alarms"),
     [({}, ""), ({"memory": OFF}, ""), ({"memory": ON, "disk": OFF}, "an alarm (memory)")],
@@ -119,6 +120,7 @@ def test_the_alarms_that_a_broker_announces(answers, alarms):
     assert alarms == clients.announced_alarms(with_alarms(**answers))
 
 
+@pytest.mark.process
 def test_a_management_that_gives_no_answer_announces_nothing():
     probe = DepthProbe("command", command=("no-such-command-of-mine",), pattern="memory")
     broker = types.SimpleNamespace(service=types.SimpleNamespace(alarm_probes=lambda: {"memory": probe}))
@@ -126,6 +128,7 @@ def test_a_management_that_gives_no_answer_announces_nothing():
     assert "" == clients.announced_alarms(broker)
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("ended", "said", "words"),
     [
@@ -143,6 +146,7 @@ def test_a_publisher_that_is_blocked_voids_its_trial(ended, said, words):
     assert raised.value.of_broker
 
 
+@pytest.mark.process
 def test_a_send_without_an_answer_is_judged_where_no_alarm_is_on():
     """So it is where a broker with its alarm off leaves a send without an answer."""
     runner = types.SimpleNamespace(broker=with_alarms(memory=OFF))

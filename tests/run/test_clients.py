@@ -8,6 +8,7 @@ import types
 
 import msgspec
 import pytest
+from starts import starts_process
 from trial_histories import drained, events_of, messages, phases
 
 from conformance import claims, limits, scenario
@@ -85,6 +86,7 @@ def test_where_one_fails_the_others_are_ended(play):
 
 
 @pytest.fixture
+@starts_process
 def client_runner(tmp_path):
     planned = types.SimpleNamespace(queues=("q",))
     return ClientRunner(planned, None, None, tmp_path, bare_header("p"), Abort())
@@ -111,6 +113,7 @@ def test_the_clients_of_a_trial_share_its_time(client_runner, tmp_path, monkeypa
     assert 90 < given[1] <= 100
 
 
+@pytest.mark.process
 def test_a_client_that_gives_no_result_is_ended(tmp_path):
     ours, theirs = socket.socketpair()
     code = "import socket, sys; socket.socket(fileno=int(sys.argv[1])).recv(1)"

@@ -49,6 +49,7 @@ def test_a_broker_that_runs_elsewhere_is_tried(theirs, without_linux, tmp_path):
     assert all("on Linux only (/proc/net/tcp)" in reason for reason in cut)
 
 
+@pytest.mark.process
 def test_what_needs_linux_has_its_reason(without_linux):
     asked = """import json
 from conformance import claims, scenario

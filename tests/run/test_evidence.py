@@ -47,6 +47,7 @@ def unpacked(place, copy, to):
     return {str(path.relative_to(to)): path.read_bytes() for path in to.rglob("*") if path.is_file()}
 
 
+@pytest.mark.process
 def test_a_copy_is_the_journal(broker, place, tmp_path):
     """Zeros at the end are not stored; zeros in the middle, and files of zeros, are not lost."""
     files = {
@@ -67,6 +68,7 @@ def test_a_copy_is_the_journal(broker, place, tmp_path):
     assert ({}, 3_370_006) == (copy.left_out, sum(copy.sizes.values()))
 
 
+@pytest.mark.process
 def test_the_newest_come_first(broker, place, monkeypatch, tmp_path):
     """A file that does not fit is named with its size; a later file that fits is copied."""
     monkeypatch.setattr(evidence, "COPY", 100)

@@ -24,6 +24,7 @@ Run = Callable[..., subprocess.CompletedProcess[str]]
 EMS = {claim.id for claim in claims.load().claims.values() if not claim.binds or "ems" in claim.binds}
 
 
+@pytest.mark.process
 def test_a_run_of_it_tries_nothing_touches_nothing_and_is_no_pass(tmp_path: pathlib.Path) -> None:
     """Every claim that binds it is NOT_TRIED with the reason; those of other vendors do not apply."""
     with socket.create_server(("127.0.0.1", 0)) as theirs:
@@ -45,6 +46,7 @@ def test_a_run_of_it_tries_nothing_touches_nothing_and_is_no_pass(tmp_path: path
     )
 
 
+@pytest.mark.process
 def test_its_run_ends_with_the_code_for_nothing_tried(typed: Run, tmp_path: pathlib.Path) -> None:
     done = typed("run", "--adapter", "ems:external=tcp://127.0.0.1:1", "--quiet", "--out", "run")
 

@@ -172,6 +172,7 @@ def test_same_seed_same_trials():
     assert [trial.k for trial in planned(seed=1)] != [trial.k for trial in planned(seed=2)]
 
 
+@pytest.mark.process
 def test_same_seed_same_trials_in_another_process():
     """It has other hashes of strings, so its sets have another order."""
     path = os.pathsep.join([str(pathlib.Path(__file__).parent), *filter(None, sys.path)])

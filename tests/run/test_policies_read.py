@@ -205,6 +205,7 @@ def _policy(definition):
     return put
 
 
+@pytest.mark.process
 @pytest.mark.skipif(bool(LACKS), reason=LACKS)
 @pytest.mark.parametrize(
     ("definition", "expected"),

@@ -321,6 +321,7 @@ def test_a_user_who_stops_it(play, trial, fake, error):
     assert [True] == [broker.closed for broker in fake.made]
 
 
+@pytest.mark.process
 def test_liars_beside_the_bundled_broker(tmp_path):
     honest, liar = planned("tiny.subject.1"), planned("tiny.liar.1", arm="control", liar="counts-from-one")
     with Ledger(tmp_path, f"record-{os.getpid()}") as ledger:

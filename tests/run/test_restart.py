@@ -4,6 +4,7 @@ import socket
 import types
 
 import pytest
+from starts import starts_process
 from trial_histories import events_of
 
 from conformance import history
@@ -61,6 +62,7 @@ class Broker:
 
 
 @pytest.fixture
+@starts_process
 def recovery(tmp_path):
     """The start of a broker whose first end, and those of the others that are tried after it, are given."""
 

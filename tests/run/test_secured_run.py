@@ -12,6 +12,7 @@ import zipfile
 
 import pytest
 from click.testing import CliRunner
+from starts import starts_process, starts_spark
 
 from conformance import adapters, campaign, claims, paths, report, scenario
 from conformance.adapters.credentials import Access, ClientTls, Secret
@@ -38,12 +39,14 @@ SECURED = """"--amqps-port", "{amqp_port}", "--stomps-port", "{stomp_port}", "--
 
 
 @pytest.fixture(scope="module")
+@starts_spark
 def spark():
     with JudgeSession.start() as session:
         yield session
 
 
 @pytest.fixture(scope="module")
+@starts_process
 def folder(tmp_path_factory):
     made = certificates.make(tmp_path_factory.mktemp("secured"))
     text = (paths.fixtures() / "brokers/reference/broker.toml").read_text()
@@ -295,6 +298,7 @@ def test_the_address_of_an_external_broker_is_looked_at_first(tmp_path):
         assert (scheme == "amqps") == (FRAMES.name in prepared.selection.unable)
 
 
+@pytest.mark.process
 def test_a_log_that_quotes_a_secret_is_shown_without_it(tmp_path):
     """The log tail goes into reports."""
     text = (paths.fixtures() / "brokers/reference/broker.toml").read_text()

@@ -9,6 +9,7 @@ import sys
 import types
 
 import pytest
+from starts import starts_process
 
 import benchmarks
 from benchmarks import __main__ as command
@@ -20,6 +21,7 @@ from conformance.ledger import Ledger
 TINY = Sizes(rounds=1, blocking=20, pipelined=300, stored=500, passed=2_000, starts=2, others=False)
 
 
+@pytest.mark.process
 def test_every_line_is_there(marked):
     """Starts, rates with their ratio and what bounds them, a recovery, memory, system calls."""
     said = list(broker(TINY))
@@ -40,6 +42,7 @@ def test_every_line_is_there(marked):
         assert marked(name) == []
 
 
+@pytest.mark.process
 def test_an_interrupt_leaves_nothing(marked):
     """Ctrl-C while brokers run: between two lines, and in the middle of a measurement."""
     lines = broker(TINY)
@@ -51,6 +54,7 @@ def test_an_interrupt_leaves_nothing(marked):
     assert marked(f"bench-broker-{os.getpid()}") == []
 
 
+@pytest.mark.process
 def test_an_interrupt_in_a_measurement_leaves_nothing(marked, monkeypatch):
     """It comes out of the client."""
 
@@ -90,6 +94,7 @@ def test_the_ratio_is_ours_by_theirs():
 
 
 @pytest.fixture
+@starts_process
 def site(tmp_path):
     """The bundled broker, started."""
     with Ledger(tmp_path, f"bench-{os.getpid()}") as ledger, broker_sites.reference(tmp_path / "b", ledger) as started:
@@ -129,6 +134,7 @@ def test_a_refusal_is_no_rate(site):
 
 
 @pytest.fixture
+@starts_process
 def full(tmp_path):
     """The port of a bundled broker whose queue takes five messages."""
     words = ["--amqp-port", "0", "--data", str(tmp_path / "data"), "--queue", "bench:max_length=5"]
@@ -152,6 +158,7 @@ def gone():
         return listening.getsockname()[1]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("peer", "why"),
     [("full", "a send was rejected"), ("silent", "10 sends had no answer"), ("gone", "Connection refused")],

@@ -13,6 +13,7 @@ import sys
 import pytest
 from broker_ports import broker_port
 from reproductions import NAME
+from starts import starts_process, starts_spark
 
 from conformance import campaign, claims, report, scenario
 from conformance.campaign import Options, Watcher
@@ -22,6 +23,7 @@ WEAK = ("sync_non_transactional=false", "sync_transactional=false", "journal_buf
 
 
 @pytest.fixture(scope="session")
+@starts_spark
 def spark():
     """The Spark that every judgement of this process shares."""
     with JudgeSession.start() as session:
@@ -66,6 +68,7 @@ def python_path():
 
 
 @pytest.fixture
+@starts_process
 def reproduce(tmp_path_factory, python_path):
     """Run a script as a maintainer would, once for each broker, side by side; returns the completed processes."""
 
@@ -78,6 +81,7 @@ def reproduce(tmp_path_factory, python_path):
 
 
 @pytest.fixture(scope="session")
+@starts_process
 def tries(tmp_path_factory, python_path):
     """The same one by one: `submit(text, protocol, words, ...)` returns a future. Six at a time: most of it is wait."""
     maintainer = maintained(tmp_path_factory, python_path)

@@ -9,6 +9,7 @@ import threading
 
 import pytest
 from reproductions import names_of
+from starts import starts_process
 
 from conformance.protocols import link_reading
 from conformance.protocols import reader as frames
@@ -33,6 +34,7 @@ def words_for(port):
 
 
 @pytest.fixture
+@starts_process
 def bundled(tmp_path, python_path, started):
     """The ports of a bundled broker."""
     ports, line = started(tmp_path, [])

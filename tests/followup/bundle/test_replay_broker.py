@@ -210,6 +210,7 @@ def test_a_broker_of_another_package(tmp_path):
     assert None is records.kept_broker(tmp_path / "other")
 
 
+@pytest.mark.process
 def test_a_broker_of_this_package_keeps_nothing(tmp_path):
     """It is found by its name and version."""
     prepared = campaign.prepare(campaign.Options("reference", out=tmp_path / "run"))
@@ -320,6 +321,7 @@ def test_an_address_with_a_user_in_it(tmp_path):
     assert adapter.spec == record.spec(adapter.version, "external")
 
 
+@pytest.mark.process
 def test_a_folder_with_a_distribution(tmp_path, monkeypatch):
     """Another build than the one that would be fetched: it is named, absolute."""
     (tmp_path / "mine/bin").mkdir(parents=True)

@@ -149,6 +149,7 @@ def test_sends_that_are_answered_at_the_commit_are_not_waited_for_before_it():
     ]
 
 
+@pytest.mark.process
 def test_power_needs_root_and_says_what_to_type(tmp_path):
     """Called without a disk of its own it prints the commands, and tries nothing."""
     made = written(SCENARIOS["power-lost-while-publishing"], "stomp")

@@ -9,6 +9,7 @@ import pytest
 import reproductions
 from broker_ports import broker_port
 from reproductions import NAME, SCENARIOS
+from starts import starts_process
 
 from conformance import adapters
 from conformance.adapters import BrokerRequest, open_broker
@@ -24,6 +25,7 @@ LACKS = fetch.not_installed(adapters.find("rabbitmq").file)
 
 
 @pytest.fixture(scope="module")
+@starts_process
 def folder(tmp_path_factory):
     return certificates.make(tmp_path_factory.mktemp("certificates"))
 

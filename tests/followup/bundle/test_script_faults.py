@@ -153,6 +153,7 @@ def test_a_sentence_that_this_disk_does_not_decide(anomaly, under):
     assert "" == written(Scenario("s", "", "", steps, {}), anomalies=[anomaly]).text
 
 
+@pytest.mark.process
 def test_the_second_kill(tmp_path, python_path, started, monkeypatch):
     """The broker is killed before it answers; a recovery that is over by then is no answer.
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import pytest
+from starts import starts_process
 
 from conformance import paths
 
@@ -16,6 +17,7 @@ def suites():
 
 
 @pytest.fixture(scope="session")
+@starts_process
 def run_python(tmp_path_factory):
     """Run a module to the end, with a state of its own; returns the completed process."""
     elsewhere = tmp_path_factory.mktemp("elsewhere")
