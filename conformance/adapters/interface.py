@@ -20,15 +20,12 @@ from typing import Literal, Protocol, Self
 import msgspec
 
 from conformance.adapters.credentials import OPEN, Access
-from conformance.adapters.file.launch_tables import Artifact, Progress
+from conformance.adapters.file.launch_tables import Artifact, External, Progress
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.file.settings import EffectiveSettings
 from conformance.claims import Value
 from conformance.ledger import Ledger
 from conformance.scenario.needs import Need, Wanted
-
-NATIVE, DOCKER, EXTERNAL = "native", "docker", "external"
-LAUNCHERS = (NATIVE, DOCKER, EXTERNAL)
 
 Options = tuple[tuple[str, bool | int | str], ...]
 """Names and values of a queue's own rules."""
@@ -228,6 +225,26 @@ class QueueClient(Protocol):
         """Receive every message of the queue."""
 
 
+class Launcher(Protocol):
+    """How the brokers of an adapter come to run. Its text is `word`, with its value if it has one (`external=URL`)."""
+
+    @property
+    def word(self) -> str:
+        """The word in an adapter's name: `native`, `docker` or `external`."""
+
+    @property
+    def owned(self) -> bool:
+        """Whether an owner runs the broker and its messages, and the suite may not stop or configure it by itself."""
+
+    @property
+    def contained(self) -> bool:
+        """Whether the processes run in a container, which has its own tracer, and its own numbers of processes."""
+
+    @property
+    def rules(self) -> External:
+        """What its owner says: addresses, and commands for faults; empty for a broker that the suite starts."""
+
+
 class Adapter(Protocol):
     """A broker of one version under one launcher: it describes the broker, and prepares any number of it."""
 
@@ -240,8 +257,8 @@ class Adapter(Protocol):
         """The version of the product."""
 
     @property
-    def launcher(self) -> str:
-        """One of `LAUNCHERS`."""
+    def launcher(self) -> Launcher:
+        """One of `launchers.LAUNCHERS`."""
 
     @property
     def file(self) -> BrokerFile:

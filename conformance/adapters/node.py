@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from conformance.adapters import opening
 from conformance.adapters.file.settings import EffectiveSettings, untraced
-from conformance.adapters.interface import DOCKER, Adapter
+from conformance.adapters.interface import Adapter
 from conformance.adapters.vendor_clients import ClientFile
 from conformance.protocols import describe
 from conformance.scenario.needs import ANSWERED, FRAMES, Means, Need, Wanted, need_of
@@ -26,7 +26,7 @@ class BrokerNode:
         }
 
     def brings(self, means: Means) -> bool:
-        return means is Means.TRACER and self._adapter.launcher == DOCKER
+        return means is Means.TRACER and self._adapter.launcher.contained
 
     def lacks(self, wanted: Wanted) -> str:
         if isinstance(wanted, Need):

@@ -15,7 +15,6 @@ from importlib.metadata import version as version_of
 from conformance import adapters, claims, processes, scenario
 from conformance.adapters import Adapter, BrokerRequest, opening
 from conformance.adapters.credentials import OPEN, Access, ClientTls
-from conformance.adapters.interface import EXTERNAL
 from conformance.adapters.node import BrokerNode
 from conformance.claims import Catalogue
 from conformance.errors import UsageError, matching
@@ -95,7 +94,7 @@ class Campaign:
     @property
     def jobs(self) -> int:
         """The number of brokers on trial at once; an external broker is one."""
-        return 1 if self.adapter.launcher == EXTERNAL else self.options.jobs or processes.cores()
+        return 1 if self.adapter.launcher.owned else self.options.jobs or processes.cores()
 
 
 def prepare(options: Options) -> Campaign:
@@ -250,7 +249,7 @@ def run_record(campaign: Campaign) -> RunRecord:
         seed=selection.seed,
         adapter=adapter.name,
         version=adapter.version,
-        launcher=adapter.launcher,
+        launcher=adapter.launcher.word,
         protocol=selection.protocol,
         client=client,
         title=adapter.file.full_title,

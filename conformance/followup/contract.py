@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator, Mapping
 
 from conformance import claims, locks
 from conformance.adapters import Adapter, Broker, BrokerRequest, open_broker
+from conformance.adapters.broker_log import launch_error, text_of
 from conformance.adapters.credentials import Access
 from conformance.adapters.external.addresses import WitnessConnection
-from conformance.adapters.file_adapter import DURABLE, FileAdapter
-from conformance.adapters.interface import EXTERNAL, Processes
-from conformance.adapters.launch.broker_log import launch_error, text_of
+from conformance.adapters.file_adapter import DURABLE
+from conformance.adapters.interface import Processes
 from conformance.adapters.opening import check_credentials
 from conformance.errors import ClientError, ConformanceError, FaultError, LaunchError, UsageError
 from conformance.faults import process
@@ -82,10 +82,11 @@ def _checked_protocols(adapter: Adapter) -> list[str]:
 
 def _not_checked(adapter: Adapter, protocol: str) -> str:
     """Say why the check does not use a protocol of the broker; empty if it does."""
-    rules = adapter.place.rules if isinstance(adapter, FileAdapter) else None
+    launcher = adapter.launcher
     if protocol not in WIRES:
         return "no client of this suite speaks it"
-    return f"no address was given for it (external.urls.{protocol})" if rules and protocol not in rules.urls else ""
+    unreached = launcher.owned and protocol not in launcher.rules.urls
+    return f"no address was given for it (external.urls.{protocol})" if unreached else ""
 
 
 def assumptions(adapter: Adapter) -> list[str]:
@@ -124,7 +125,7 @@ def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *,
     been stopped.
     """
     protocols = _checked_protocols(adapter)
-    if not protocols and adapter.launcher == EXTERNAL:  # nothing could be checked
+    if not protocols and adapter.launcher.owned:  # nothing could be checked
         words = ", ".join(adapter.file.protocols)
         raise UsageError(
             f"{adapter.file.title} speaks {words}, and no client of this suite does: there is nothing to check",

@@ -16,9 +16,8 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterable
 
-from conformance.adapters import Broker
-from conformance.adapters.launch import ports
-from conformance.adapters.launch.broker_log import reasons_in
+from conformance.adapters import Broker, ports
+from conformance.adapters.broker_log import reasons_in
 from conformance.errors import BrokerError, ClientError, DroppedError, LaunchError, StartFailure
 from conformance.history import NOT_READY, NOT_RECOVERED, Phase
 from conformance.ledger import child_environment

@@ -11,8 +11,7 @@ import msgspec
 
 from conformance import history, locks
 from conformance.adapters import vendor_clients
-from conformance.adapters.interface import DOCKER
-from conformance.adapters.launch.ports import HOST
+from conformance.adapters.ports import HOST
 from conformance.clients.workers.job import Job, JobResult
 from conformance.faults.disk import injection
 from conformance.faults.disk.trace import Operation
@@ -77,7 +76,7 @@ class TracedRun:
         self.client_runner, self.running, self.fault = client_runner, running, fault
         self.name = f"disk-{client_runner.next_number('disk')}"
         broker = running.broker
-        contained = broker.target.processes if client_runner.planned.adapter.launcher == DOCKER else None
+        contained = broker.target.processes if client_runner.planned.adapter.launcher.contained else None
         journal = broker.facts.journal_files
         self.tracer = injection.Tracer(
             client_runner.folder / self.name, journal.folder, fault, files=journal.names, contained=contained

@@ -16,7 +16,6 @@ import msgspec
 from conformance import claims, records
 from conformance.adapters import Adapter
 from conformance.adapters.file.placeholders import fill
-from conformance.adapters.interface import EXTERNAL
 from conformance.clients.workers import job as jobs
 from conformance.clients.workers.job import Job, JobResult
 from conformance.clients.workers.pool import WorkerPool
@@ -157,9 +156,7 @@ class TrialPlayer:
         """
         fault = getattr(self.current, "until", None)
         armed = getattr(fault, "signal", None) and not self.unfired
-        others = self.planned.adapter.launcher == EXTERNAL or (
-            bool(self.planned.client) and isinstance(error, BrokerError)
-        )
+        others = self.planned.adapter.launcher.owned or (bool(self.planned.client) and isinstance(error, BrokerError))
         if self.disturbed or self.recovered or self.traced or armed or others:
             return ""
         return own_end(self.broker, error, oom=oom_kills() > self.oom_kills)
@@ -232,7 +229,7 @@ class TrialPlayer:
         self.drains, self.brought = self.drains + 1, result.count
         if result.ended == "finished" and self._looks_again:
             self._look_again(waits)
-        if self.planned.adapter.launcher == EXTERNAL:
+        if self.planned.adapter.launcher.owned:
             return  # those queues may hold messages of their owner
         moved = claims.set_aside(claims.load().exclusions, settings)
         if self.planned.script.gives_back or TIME_TO_LIVE in self.planned.script.needs:

@@ -17,8 +17,8 @@ from collections.abc import Callable
 import pytest
 
 from conformance import adapters, limits
-from conformance.adapters import web
-from conformance.adapters.launch import broker_log, native, plan, readiness
+from conformance.adapters import broker_log, web
+from conformance.adapters.launch import native, plan, readiness
 from conformance.adapters.launch.plan import Options
 from conformance.adapters.launch.process_tree import MARK, Tree
 from conformance.errors import BlockedError, ClientError, LaunchError, LoginError, StartFailure, UsageError

@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from conformance import adapters, history
+from conformance.adapters.container.docker import DockerLauncher
 from conformance.adapters.container.engine import LABEL, Bind, Spec
 from conformance.adapters.container.images import broker_image
 from conformance.adapters.node import BrokerNode
@@ -33,7 +34,7 @@ def built(real, adapter, folder):
     with pytest.MonkeyPatch.context() as patch, Ledger(folder, f"image-{os.getpid()}-{adapter.name}"):
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))
         try:
-            return broker_image(real, adapter.recipe()).name
+            return broker_image(real, DockerLauncher().recipe(adapter.source)).name
         except LaunchError as error:
             if "no image to build on" not in str(error):
                 raise

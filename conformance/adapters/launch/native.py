@@ -13,6 +13,8 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Self
 
+from conformance.adapters import ports
+from conformance.adapters.broker_log import launch_error, text_of
 from conformance.adapters.credentials import Access
 from conformance.adapters.distribution import debian
 from conformance.adapters.distribution.fetch import not_installed
@@ -20,8 +22,7 @@ from conformance.adapters.distribution.versions import version_differs
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.settings import EffectiveSettings, ignored_setting
 from conformance.adapters.interface import READY_QUEUE, DepthProbe, JournalFiles
-from conformance.adapters.launch import ports, queue_declaration
-from conformance.adapters.launch.broker_log import launch_error, text_of
+from conformance.adapters.launch import queue_declaration
 from conformance.adapters.launch.java import archive_options, archive_path, find_java
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, make_plan
 from conformance.adapters.launch.process_tree import MARK, Tree, name_of

@@ -20,6 +20,7 @@ import msgspec
 from conformance.adapters import Adapter, Broker, BrokerFile, EffectiveSettings, Options, Progress
 from conformance.adapters.file.launch_tables import order
 from conformance.adapters.interface import Processes, QueueClient, Service
+from conformance.adapters.launchers import LAUNCHERS, is_owned
 from conformance.claims import Value
 from conformance.errors import LaunchError, UsageError
 from conformance.ledger import Ledger
@@ -203,7 +204,6 @@ class UpgradedBroker:
             self._log.refusals.append(refusal)
 
 
-_LAUNCHERS = ("native", "docker")
 FROM, TO = "from", "to"
 """Folders below that of a run, for the broker file of a version that its name alone does not find."""
 
@@ -323,16 +323,17 @@ def check(old: Adapter, new: Adapter, protocol: str) -> None:
             f"--from is {old.name} and --to is {new.name}: an upgrade is between versions of one broker",
             code="two-brokers",
         )
-    if old.launcher != new.launcher:
+    if old.launcher.word != new.launcher.word:
         raise UsageError(
-            f"--from runs by {old.launcher} and --to by {new.launcher}: an upgrade has one launcher",
+            f"--from runs by {old.launcher.word} and --to by {new.launcher.word}: an upgrade has one launcher",
             code="two-launchers",
         )
-    if old.launcher not in _LAUNCHERS:
+    if old.launcher.owned:
+        able = [word for word in LAUNCHERS if not is_owned(word)]
         raise UsageError(
-            f"launcher {old.launcher}: the suite must start both versions, by {' or '.join(_LAUNCHERS)}",
+            f"launcher {old.launcher.word}: the suite must start both versions, by {' or '.join(able)}",
             code="launcher-of-upgrade",
-            launcher=old.launcher,
+            launcher=old.launcher.word,
         )
     before, after = _layout(old.file), _layout(new.file)
     if before != after:
