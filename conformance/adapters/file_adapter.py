@@ -99,17 +99,18 @@ class FileAdapter:
     def lacks_over(self, need: Need, protocol: str) -> str:
         """As `Adapter.lacks_over`."""
         over, name, traits = self.file.protocols[protocol], self.name, describe(protocol).traits
+        outcomes = over.options.outcomes
         met: Mapping[Need, tuple[object, str]] = {
             COPIED: (over.copied, f"the adapter of {name} does not say `copied` over {protocol}"),
             FOR_TOPIC: (traits.annotations, f"messages have no annotations over {protocol}"),
-            MODIFIED: ("modified" in over.outcomes, f"{name} has only {', '.join(over.outcomes)} over {protocol}"),
+            MODIFIED: ("modified" in outcomes, f"{name} has only {', '.join(outcomes)} over {protocol}"),
             SELECTS: (
                 "selectors" in self.capabilities(protocol),
                 f"the adapter of {name} does not declare selectors over {protocol}",
             ),
             SUBSCRIBED: (over.topic is not None, f"the adapter of {name} does not say `topic` over {protocol}"),
             TIME_TO_LIVE: (
-                traits.time_to_live or over.time_to_live,
+                traits.time_to_live or over.options.expires,
                 f"the file of {name} does not say `time_to_live` over {protocol}",
             ),
         }

@@ -34,7 +34,7 @@ from conformance.judge.trial_anomalies import compare, offences
 from conformance.records import RunRecord, TrialRecord
 from conformance.run import artifacts
 from conformance.run.planning import Planned, Selection, arm_label, drawn_for, plan, subject_trials
-from conformance.run.trial import describe
+from conformance.run.trial.player import describe
 from conformance.scenario import Scenario
 
 _AGAIN = re.compile(r"\.again-\d+$")

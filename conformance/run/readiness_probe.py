@@ -12,16 +12,16 @@ import time
 from collections.abc import Iterator
 
 from conformance.adapters import Adapter, Broker
+from conformance.clients.job import Job, Work
 from conformance.clients.management import DepthClient
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.play import connect
 from conformance.clients.session import Disconnected, Session, pump_until
-from conformance.clients.workers import job as jobs
-from conformance.clients.workers.job import Job
 from conformance.errors import ClientError
 from conformance.history import bare_header
 from conformance.protocols import WIRES
-from conformance.run.clients import blocked_error, depth_probe, singly
+from conformance.run.trial.clients import blocked_error
+from conformance.run.trial.jobs import connection_to, depth_probe, dialect_of
 from conformance.scenario.script import Drain
 
 ANSWER_S = 10.0
@@ -112,26 +112,13 @@ class ProbeClient:
     @contextlib.contextmanager
     def _session(self, broker: Broker, queue: str) -> Iterator[Session]:
         """Yield a session; a lost connection becomes a `ClientError`."""
-        protocol, service = self.adapter.file.protocols[self.protocol], broker.service
-        host, port = service.endpoint(self.protocol)
         job = Job(
-            step=Drain(),
+            connection=connection_to(broker, self.protocol, connect_s=_CONNECT_S),
+            dialect=dialect_of(self.adapter, self.protocol),
+            work=Work(step=Drain(), queue=queue),
             header=bare_header("proof"),
             history="",
-            host=host,
-            port=port,
-            protocol=self.protocol,
-            queue=queue,
             epoch=broker.epoch,
-            ack_confirm=protocol.ack_confirm or "",
-            destination=protocol.destination,
-            outcomes=protocol.outcomes,
-            singly=singly(self.adapter, self.protocol),
-            stomp=jobs.StompHeaders(
-                send=dict(protocol.send), subscribe=dict(protocol.subscribe), virtual_host=protocol.virtual_host
-            ),
-            connect_s=_CONNECT_S,
-            access=service.access(self.protocol),
         )
         try:
             session = connect(job, lambda: None)

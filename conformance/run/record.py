@@ -30,9 +30,9 @@ from conformance.history import Header
 from conformance.ledger import Ledger
 from conformance.records import Checksum, RunFile, RunRecord, TrialRecord
 from conformance.run.broker_pool import BrokerPool, RunningBroker
-from conformance.run.clients import Abort
 from conformance.run.planning import Planned
-from conformance.run.trial import INTERRUPTED, TrialPlayer, describe, record_unstarted
+from conformance.run.trial.clients import Abort
+from conformance.run.trial.player import INTERRUPTED, TrialPlayer, describe, record_unstarted
 
 
 class RunWriter:

@@ -1,6 +1,6 @@
 """Faults: each is one class with all that other rooms ask of it, and one entry of `FAULTS`.
 
-How a fault is injected depends on the process that does it. A client sends the `signal` of a fault (`clients.workers`).
+How a fault is injected depends on the process that does it. A client sends the `signal` of a fault (`clients.trigger`).
 The proxy of a link acts by the class of a `LinkFault` (`faults.link`), and the tracer by the class of a `DiskFault`
 (`faults.disk`).
 """

@@ -33,7 +33,7 @@ from conformance.frontend.cli import cli
 from conformance.judge.rows import Judgement
 from conformance.report import html
 from conformance.run import readiness_probe
-from conformance.run.trial import describe
+from conformance.run.trial.player import describe
 
 NAME = "broker-killed-while-publishing"
 ARTEMIS, RABBITMQ = adapters.find("artemis"), adapters.find("rabbitmq")

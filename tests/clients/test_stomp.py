@@ -6,19 +6,21 @@ import pathlib
 import socket
 import time
 
+import msgspec
 import pytest
 from stomp_peer import Peer, job, message, receipt
 
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, OperationAnswer, Refused, SendOutcome
-from conformance.clients.workers.job import StompHeaders
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
+from conformance.protocols.stomp.options import StompOptions
 from conformance.protocols.stomp.sessions.raw_session import RawStompSession
 from conformance.protocols.stomp.sessions.session import StompSession
 from conformance.scenario.script import Drain, Publish
 
-HEADERS = StompHeaders(
+HEADERS = StompOptions(
+    connect={"tenant": "t1"},
     send={"kind": "any"},
     subscribe={"window": "{prefetch_bytes}", "of": "{queue}:{prefetch}"},
     time_to_live={"life": "{lives_ms}", "end": "{expires_ms}"},
@@ -35,7 +37,13 @@ def dial(request):
     def dial(script, *, before_write=lambda: None, connect_s=5.0, singly=True, step=DRAIN, **more):
         peer = Peer(script, **more)
         opened.append(peer)
-        about = {"stomp": HEADERS, "destination": "/q/{queue}", "connect_s": connect_s, "singly": singly, "step": step}
+        about = {
+            "own": msgspec.structs.asdict(HEADERS),
+            "destination": "/q/{queue}",
+            "connect_s": connect_s,
+            "singly": singly,
+            "step": step,
+        }
         session = request.param(job(peer.port, **about), before_write)
         opened.append(session)
         session.peer = peer
@@ -126,7 +134,7 @@ def test_connect_asks_for_1_2_with_a_host_and_no_heart_beats(dial):
     session = dial(lambda peer: peer.go.wait(10))
 
     assert [
-        ("CONNECT", {"accept-version": "1.2", "host": "127.0.0.1", "heart-beat": "0,0"}, b"")
+        ("CONNECT", {"accept-version": "1.2", "host": "127.0.0.1", "heart-beat": "0,0", "tenant": "t1"}, b"")
     ] == session.peer.frames
 
 
@@ -382,7 +390,7 @@ def test_no_connection(dial):
         port = closed.getsockname()[1]
 
     with pytest.raises(ClientError, match=f"no connection to 127.0.0.1:{port}"):
-        session(job(port, stomp=HEADERS, destination="/q/{queue}", connect_s=0.5), lambda: None)
+        session(job(port, own=msgspec.structs.asdict(HEADERS), destination="/q/{queue}", connect_s=0.5), lambda: None)
 
 
 def test_close_sends_queued_frames_and_waits_for_its_receipt(dial):

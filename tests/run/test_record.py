@@ -17,7 +17,7 @@ from conformance.ledger import Ledger
 from conformance.records import TrialRecord
 from conformance.run import record as recording
 from conformance.run.record import Recording, TrialQueue
-from conformance.run.trial import describe
+from conformance.run.trial.player import describe
 from conformance.scenario.script import Consume, Restart
 
 BESIDE_S = 20.0

@@ -10,8 +10,8 @@ from conformance import history
 from conformance.errors import ClientError, LaunchError, StartFailure
 from conformance.faults.disk import injection
 from conformance.history import Ended, Op, Phase
-from conformance.run import restart
-from conformance.run.restart import RestartAttempt
+from conformance.run.trial import restart
+from conformance.run.trial.restart import RestartAttempt
 from conformance.scenario.script import SETTLE, Drain, Kill, Nth, Publish, Restart, Watched
 
 needs_tracer = pytest.mark.skipif(bool(injection.cannot()), reason=injection.cannot() or "-")

@@ -474,11 +474,8 @@ def _render(script: Scenario, checks: list[str], body: Body, adapter: Adapter, q
         "imports": reproducer.imports.format(tls=reproducer.tls_name if "tls" in body.needs else "")
         + (f"\nHELD = {held}\n" if held else ""),
         **_access(access),
-        "virtual_host": repr(spoken.virtual_host) if spoken.virtual_host else "",
-        "at_commit": spoken.transacted_sends == "at_commit",
+        "options": spoken.options,
         "destination": repr(spoken.destination),
-        "send": repr(dict(spoken.send)),
-        "subscribe": repr(dict(spoken.subscribe)),
         "checks": [BEFORE[name] for name in checks if name in BEFORE] + [CHECKS[name] for name in checks],
         "body": body.lines,
     }

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 from conformance.protocols.model import ClientProtocol, Greeting, Library, Reproducer, Scheme, Traits
+from conformance.protocols.stomp.options import StompOptions
 
 if TYPE_CHECKING:
     from conformance.protocols.ties import LinkReading
@@ -21,6 +22,7 @@ PROTOCOL = ClientProtocol(
     name="stomp",
     title="STOMP",
     link=_link,
+    options=StompOptions,
     sessions=("library", "raw"),
     library=Library("stomp.py", "stomp"),
     schemes=(Scheme("stomp", 61613), Scheme("stomp+ssl", 61614, secure=True)),

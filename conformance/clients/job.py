@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
 from conformance.adapters.credentials import OPEN, Access
 from conformance.adapters.interface import DepthProbe
 from conformance.history import Header, parse_message
+from conformance.protocols.model import ProtocolOptions
 from conformance.scenario.script import ClientFault, ClientStep, Consume, Drain, Publish
+
+Options = TypeVar("Options", bound=ProtocolOptions)
 
 NEVER = "never"
 """A broker that answers no acknowledgement."""
@@ -19,6 +23,7 @@ PARITY = "parity"
 """The property by which consumers select; the name is legal over every protocol."""
 
 DRAIN_CREDIT = 1000
+CONNECT_S = 20.0
 SILENCE_S = 0.25
 LIVENESS_S = 30.0
 LIVENESS_FACTOR = 10
@@ -26,22 +31,6 @@ LIVENESS_FACTOR = 10
 
 UNANSWERED, NO_CREDIT = "unanswered", "no credit"
 """Ends of a publisher that waited for the liveness bound: for an answer, or with nothing in flight for credit."""
-
-
-class StompHeaders(msgspec.Struct, frozen=True, kw_only=True):
-    """The headers that a broker needs over STOMP, for SEND and SUBSCRIBE.
-
-    `{queue}`, `{prefetch}` (messages) and `{prefetch_bytes}` (1,024 a message) are filled in by the session; so are
-    `{lives_ms}` and `{expires_ms}` (since 1970) in `time_to_live`, which a SEND has if its message has one.
-    `virtual_host` is the `host` header of CONNECT; without it that is the name of the machine (STOMP 1.2, CONNECT).
-    `connect` are more headers of CONNECT.
-    """
-
-    send: dict[str, str] = {}
-    subscribe: dict[str, str] = {}
-    virtual_host: str = ""
-    time_to_live: dict[str, str] = {}
-    connect: dict[str, str] = {}
 
 
 def in_turn(queues: Sequence[str], message: str) -> str:
@@ -125,97 +114,92 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True):
     individual: str = "acknowledge"
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """One step of the script in one client process.
+class Connection(msgspec.Struct, frozen=True, kw_only=True):
+    """How a client reaches the broker. Times are in seconds.
 
-    `producer` is the number of this publisher; `empty` has those that send messages without a body, and `correlated`
-    those that send a correlation-id.
-
-    Beside `queue` a publisher sends to `more_queues` in turn, and a drain empties them too; each has its depth probe. A
-    consumer with several receivers has them on its queues in turn; `beside` are the names of the others' histories. A
-    `Drain` with `collects` empties that dead-letter or expiry queue instead; with `delayed`, the messages that a drain
-    does not get may wait for their redelivery. `history` is the path of its file, and `epoch` the run of the broker
-    that it talks to. `within_s` is set if the fault of the step is a command of the broker's owner: the seconds in
-    which it must take effect. `journal` is the folder of the broker's journal, if the fault comes at a removal in it.
-    `ack_confirm` says how this broker answers an acknowledgement: `transaction`, `NEVER` (the client asks for no answer
-    and waits for none), or else by its disposition. `liar` names a session liar. `broker_may_end`: the broker may end,
-    by itself or by the fault of another client. `may_be_refused`: a refusal is an answer like any other, even if it
-    costs the connection. `may_be_absent`: its queue may not be there, and a refused attach says so. `may_be_cut_off`:
-    the end of a publisher's connection refuses what had no answer yet. `destination` makes the broker's address of a
-    queue, `stomp` has its headers; `copied` makes that of a receiver if each queue gets every send. `subscriber` is the
-    client id under which its queues are durable subscriptions of the topic at these addresses. `resends` are
-    transactions to be sent again, and `duplicate_id` is the property or header with the id by which the broker knows a
-    message that it has stored. `outcomes` are those that a sender names, over AMQP. `tells_attached`: the client writes
-    a byte to the descriptor of its job when it is attached. `answers_at_commit`: sends in a transaction get their
-    answers with that of the commit, and none if it is rolled back. `singly`: one acknowledgement can cover one message
-    only; else a session over STOMP acknowledges each message with all before it. `access` is how the client logs in,
-    without secrets; `secrets` are the variables that it names, which no process inherits. `vendor` is the vendor's
-    client, or None for the suite's own sessions. `reaches_s` is set if the broker is starting: so long the client tries
-    again until it is attached. Times are in seconds.
+    `addresses` are those that it may try, host and port, the first one first. `client` is the kind of its session.
+    `access` is how it logs in, without secrets; `secrets` are the variables that it names, which no process inherits.
+    `vendor` is the vendor's client, or None for the suite's own sessions. `reaches_s` is set if the broker is starting:
+    so long the client tries again until it is attached.
     """
 
-    step: ClientStep
-    header: Header
-    history: str
-    host: str
-    port: int
+    addresses: tuple[tuple[str, int], ...]
     protocol: str
-    queue: str
-    more_queues: dict[str, DepthProbe] = {}
-    beside: tuple[str, ...] = ()
-    epoch: int
     client: str = "library"
-    producer: int = 1
-    empty: tuple[int, ...] = ()
-    correlated: tuple[int, ...] = ()
-    asks: Asks = Asks()
-    tells_attached: bool = False
-    within_s: float = 0.0
-    journal: str = ""
-    broker_may_end: bool = False
-    resends: tuple[SentTransaction, ...] = ()
-    duplicate_id: str = ""
-    may_be_refused: bool = False
-    may_be_absent: bool = False
-    may_be_cut_off: bool = False
-    ack_confirm: str = ""
-    depth: DepthProbe | None = None
-    collects: str = ""
-    delayed: bool = False
-    destination: str = "{queue}"
-    copied: str = ""
-    subscriber: str = ""
-    outcomes: tuple[str, ...] = ()
-    answers_at_commit: bool = False
-    singly: bool = True
-    stomp: StompHeaders = StompHeaders()
-    liar: str = ""
-    vendor: Vendor | None = None
-    liveness_s: float = LIVENESS_S
-    silence_s: float = SILENCE_S
-    connect_s: float = 20.0
-    reaches_s: float = 0.0
     access: Access = OPEN
     secrets: dict[str, str] = {}
+    vendor: Vendor | None = None
+    connect_s: float = CONNECT_S
+    reaches_s: float = 0.0
 
     @property
-    def fault(self) -> ClientFault | None:
-        until = self.step.until if isinstance(self.step, Publish | Consume) else None
-        return until if isinstance(until, ClientFault) else None
+    def host(self) -> str:
+        return self.addresses[0][0]
 
     @property
-    def lives_ms(self) -> int:
-        """The time to live of what this client sends; 0 for messages without end."""
-        return self.step.lives_ms if isinstance(self.step, Publish) else 0
+    def port(self) -> int:
+        return self.addresses[0][1]
 
-    @property
-    def queues(self) -> tuple[str, ...]:
-        return (self.queue, *self.more_queues)
+    def through(self, host: str, port: int) -> Connection:
+        """Return it with this address and no other, as that of a link."""
+        return msgspec.structs.replace(self, addresses=((host, port),))
+
+
+class Dialect(msgspec.Struct, frozen=True, kw_only=True):
+    """How this broker speaks the protocol (`adapters.file.model.Protocol`).
+
+    `ack_confirm` says how it answers an acknowledgement: `transaction`, `NEVER` (the client asks for no answer and
+    waits for none), or else by its disposition. `singly`: one acknowledgement can cover one message only; else a
+    session over STOMP acknowledges each message with all before it. `destination` makes the broker's address of a
+    queue; `copied` makes that of a receiver if each queue gets every send. `duplicate_id` is the property or header
+    with the id by which the broker knows a message that it has stored. `own` are the options of this protocol and no
+    other, as `ClientProtocol.options` has them, and `answers_at_commit` is among them.
+    """
+
+    ack_confirm: str = ""
+    singly: bool = True
+    destination: str = "{queue}"
+    copied: str = ""
+    duplicate_id: str = ""
+    answers_at_commit: bool = False
+    own: dict[str, Any] = {}
 
     @property
     def source(self) -> str:
         """Return how the address of a receiver is made."""
         return self.copied or self.destination
+
+    def options(self, kind: type[Options]) -> Options:
+        """Return the options of the protocol whose class this is."""
+        return msgspec.convert(self.own, kind)
+
+
+class Work(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client does: one step of the script, on these queues.
+
+    `producer` is the number of this publisher; `empty` has those that send messages without a body, and `correlated`
+    those that send a correlation-id. `resends` are transactions to be sent again.
+
+    Beside `queue` a publisher sends to `more_queues` in turn, and a drain empties them too; each has its depth probe. A
+    consumer with several receivers has them on its queues in turn. A `Drain` with `collects` empties that dead-letter
+    or expiry queue instead. `subscriber` is the client id under which the queues are durable subscriptions of a topic.
+    """
+
+    step: ClientStep
+    queue: str
+    more_queues: dict[str, DepthProbe] = {}
+    depth: DepthProbe | None = None
+    producer: int = 1
+    empty: tuple[int, ...] = ()
+    correlated: tuple[int, ...] = ()
+    resends: tuple[SentTransaction, ...] = ()
+    asks: Asks = Asks()
+    collects: str = ""
+    subscriber: str = ""
+
+    @property
+    def queues(self) -> tuple[str, ...]:
+        return (self.queue, *self.more_queues)
 
     @property
     def client_id(self) -> str:
@@ -223,28 +207,26 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return "" if isinstance(self.step, Publish) else self.subscriber
 
     @property
-    def container(self) -> str:
-        """Return the container-id of this client over AMQP."""
-        return self.client_id or f"{self.header.trial}-{self.header.process}"
+    def lives_ms(self) -> int:
+        """The time to live of what this client sends; 0 for messages without end."""
+        return self.step.lives_ms if isinstance(self.step, Publish) else 0
 
     @property
-    def receivers(self) -> tuple[str, ...]:
-        """Return the name of each receiver of this job, the first one with the name of its process."""
-        return (self.header.process, *self.beside)
+    def selector(self) -> str:
+        """Return the selector of a consumer; empty for none."""
+        selects = isinstance(self.step, Consume) and self.step.selects
+        return f"{PARITY} = '{selects}'" if selects else ""
+
+    @property
+    def prefetch(self) -> int:
+        """How many deliveries a receiver may have open."""
+        if isinstance(self.step, Consume):
+            return self.step.prefetch
+        return DRAIN_CREDIT if isinstance(self.step, Drain) else Consume("auto").prefetch
 
     def queue_of(self, message: str) -> str:
         """Return the queue to which this publisher sends a message."""
         return in_turn(self.queues, message)
-
-    def named(self, message: str) -> str:
-        """Return the duplicate id of a message: no other trial has it, in a queue that outlives the run."""
-        return f"{self.header.run} {self.header.trial} {message}"
-
-    @property
-    def selector(self) -> str:
-        """Return the selector of a consumer of this job; empty for none."""
-        selects = isinstance(self.step, Consume) and self.step.selects
-        return f"{PARITY} = '{selects}'" if selects else ""
 
     def properties(self, message: str) -> dict[str, str]:
         """Return the properties of a message beside what names it."""
@@ -259,18 +241,74 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         parsed = parse_message(message)
         return parsed is not None and parsed[0] in self.empty
 
+
+class Tolerances(msgspec.Struct, frozen=True, kw_only=True):
+    """What may happen to a client without an error, and how long it waits. Times are in seconds.
+
+    `broker_may_end`: the broker may end, by itself or by the fault of another client. `refused`: a refusal is an answer
+    like any other, even if it costs the connection. `absent`: its queue may not be there, and a refused attach says so.
+    `cut_off`: the end of a publisher's connection refuses what had no answer yet. `delayed`: the messages that a drain
+    does not get may wait for their redelivery.
+    """
+
+    broker_may_end: bool = False
+    refused: bool = False
+    absent: bool = False
+    cut_off: bool = False
+    delayed: bool = False
+    liveness_s: float = LIVENESS_S
+    silence_s: float = SILENCE_S
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One step of the script in one client process.
+
+    `history` is the path of its file, and `epoch` the run of the broker that it talks to; `beside` are the names of the
+    histories of its other receivers. `within_s` is set if the fault of the step is a command of the broker's owner: the
+    seconds in which it must take effect. `journal` is the folder of the broker's journal, if the fault comes at a
+    removal in it. `liar` names a session liar. `tells_attached`: the client writes a byte to the descriptor of its job
+    when it is attached.
+    """
+
+    connection: Connection
+    work: Work
+    header: Header
+    history: str
+    epoch: int
+    dialect: Dialect = Dialect()
+    tolerances: Tolerances = Tolerances()
+    beside: tuple[str, ...] = ()
+    within_s: float = 0.0
+    journal: str = ""
+    liar: str = ""
+    tells_attached: bool = False
+
     @property
-    def prefetch(self) -> int:
-        """How many deliveries a receiver of this job may have open."""
-        if isinstance(self.step, Consume):
-            return self.step.prefetch
-        return DRAIN_CREDIT if isinstance(self.step, Drain) else Consume("auto").prefetch
+    def fault(self) -> ClientFault | None:
+        until = self.work.step.until if isinstance(self.work.step, Publish | Consume) else None
+        return until if isinstance(until, ClientFault) else None
+
+    @property
+    def container(self) -> str:
+        """Return the container-id of this client over AMQP."""
+        return self.work.client_id or f"{self.header.trial}-{self.header.process}"
+
+    @property
+    def receivers(self) -> tuple[str, ...]:
+        """Return the name of each receiver of this job, the first one with the name of its process."""
+        return (self.header.process, *self.beside)
+
+    def named(self, message: str) -> str:
+        """Return the duplicate id of a message: no other trial has it, in a queue that outlives the run."""
+        return f"{self.header.run} {self.header.trial} {message}"
 
     def encoded(self) -> bytes:
         """Encode the job for its process, with the secrets that its client needs to log in."""
-        every = [self.access, *([self.depth.access] if self.depth else [])]
+        every = [self.connection.access, *([self.work.depth.access] if self.work.depth else [])]
         names = [each.password.env for each in every if each.password and each.password.env in os.environ]
-        return msgspec.json.encode(msgspec.structs.replace(self, secrets={name: os.environ[name] for name in names}))
+        secrets = {name: os.environ[name] for name in names}
+        connection = msgspec.structs.replace(self.connection, secrets=secrets)
+        return msgspec.json.encode(msgspec.structs.replace(self, connection=connection))
 
 
 class JobResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,7 +22,7 @@ from conformance.errors import BrokerError, ClientError, DroppedError, LaunchErr
 from conformance.history import NOT_READY, NOT_RECOVERED, Phase
 from conformance.ledger import child_environment
 from conformance.run.broker_pool import RunningBroker
-from conformance.run.clients import check_alive
+from conformance.run.trial.clients import check_alive
 
 LONGEST = 10
 """A start may take so many times the slowest start before any fault, and always `AT_LEAST_S`."""

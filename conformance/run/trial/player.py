@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import msgspec
@@ -16,19 +16,19 @@ import msgspec
 from conformance import claims, records
 from conformance.adapters import Adapter
 from conformance.adapters.file.placeholders import fill
-from conformance.clients.workers import job as jobs
-from conformance.clients.workers.job import Job, JobResult
+from conformance.clients.job import LIVENESS_S, SILENCE_S, Job, JobResult, Tolerances
 from conformance.clients.workers.pool import WorkerPool
 from conformance.errors import BrokerError, ConformanceError, DroppedError, Interrupted, LaunchError
 from conformance.faults import process
 from conformance.history import NOT_ALIVE, Ended, Header, Op, Phase, Recorder, close_history
 from conformance.records import TrialRecord
 from conformance.run.broker_pool import RunningBroker
-from conformance.run.clients import Abort, ClientRunner, check_alive, depth_probe
-from conformance.run.evidence import EvidenceKeeper, undelivered_messages
 from conformance.run.planning import Planned
-from conformance.run.restart import NotReady, RestartAttempt, oom_kills, own_end
-from conformance.run.traced import TracedRun, over_link, slow_network, watch_link
+from conformance.run.trial.clients import Abort, ClientRunner, check_alive
+from conformance.run.trial.evidence import EvidenceKeeper, undelivered_messages
+from conformance.run.trial.jobs import Address, JobMaker
+from conformance.run.trial.restart import NotReady, RestartAttempt, oom_kills, own_end
+from conformance.run.trial.traced import TracedRun, over_link, slow_network, watch_link
 from conformance.scenario.needs import CLEAN_RESTART, FRESH, JOURNAL_WATCHED, TIME_TO_LIVE, in_mode
 from conformance.scenario.script import (
     LONGEST_DELAY_MS,
@@ -73,7 +73,8 @@ class TrialPlayer:
     ) -> None:
         self.planned, self.running, self.folder, self.abort = planned, running, folder, abort
         self.broker = running.broker
-        self.client_runner = ClientRunner(planned, running.broker, worker_pool, folder, header, abort)
+        self.jobs = JobMaker(planned, running.broker, header)
+        self.client_runner = ClientRunner(running.broker, worker_pool, folder, header, abort, self.jobs.learn)
         self.floor_s = 0.0
         self.seen_stuck = self.broker_is_lost = self.recovered = False
         self.disturbed = self.unfired = False
@@ -96,7 +97,7 @@ class TrialPlayer:
         of_broker = False
         self.evidence.begin()
         try:
-            with self._network():
+            with self._network() as self.jobs.network:
                 self._play_steps()
                 self._untrace()
         except (Interrupted, KeyboardInterrupt):
@@ -121,9 +122,10 @@ class TrialPlayer:
             records.save(record, self.folder / "trial.json")
         return record
 
-    def _network(self) -> contextlib.AbstractContextManager[None]:
-        rtt_ms = self.planned.rtt_ms
-        return slow_network(self.running.ledger, self.client_runner, rtt_ms) if rtt_ms else contextlib.nullcontext()
+    def _network(self) -> contextlib.AbstractContextManager[Callable[[Address], Address]]:
+        if rtt_ms := self.planned.rtt_ms:
+            return slow_network(self.running.ledger, self.client_runner, rtt_ms)
+        return contextlib.nullcontext(self.jobs.network)
 
     # steps
 
@@ -190,7 +192,7 @@ class TrialPlayer:
                 return
             self.floor_s += time.monotonic() - started
         names = [self.broker.service.queue_of(queue) for queue in self.planned.queues]
-        self.client_runner.queue, *self.client_runner.more_queues = names
+        self.jobs.queue, *self.jobs.more_queues = names
         if FRESH in self.planned.script.needs:
             for name in names:
                 self.broker.declare(name)
@@ -201,7 +203,7 @@ class TrialPlayer:
         elif isinstance(step, Offer):
             self._offer(step)
         elif isinstance(step, Ask):
-            self._check_connected(self.client_runner.play(self._client(step)))
+            self._run(self._client(step))
         elif isinstance(step, Drain):
             self._drain()
         elif isinstance(step, Together):
@@ -216,28 +218,28 @@ class TrialPlayer:
         times the delay.
         """
         settings = self.planned.settings.values
-        delay = int(settings.get("redelivery_delay_ms", 0))
-        waits: dict[str, object] = {"delayed": True}
-        if delay <= LONGEST_DELAY_MS:
-            delay_s = max(delay, 0) / 1000
-            waits = {"silence_s": jobs.SILENCE_S + delay_s, "liveness_s": jobs.LIVENESS_S + 10 * delay_s}
-        if self._keeps_messages:
-            waits = {"delayed": True, "liveness_s": jobs.SILENCE_S}
-        result = self.client_runner.play(self.client_runner.job(Drain(), **waits))
-        self._check_connected(result)
+        bounds = self._bounds(int(settings.get("redelivery_delay_ms", 0)))
+        result = self._run(self.jobs.make(Drain(), bounds))
         self.seen_stuck = result.ended == "stuck"
         self.drains, self.brought = self.drains + 1, result.count
         if result.ended == "finished" and self._looks_again:
-            self._look_again(waits)
+            self._look_again(bounds)
         if self.planned.adapter.launcher.owned:
             return  # those queues may hold messages of their owner
         moved = claims.set_aside(claims.load().exclusions, settings)
         if self.planned.script.gives_back or TIME_TO_LIVE in self.planned.script.needs:
             moved = tuple(dict.fromkeys([*moved, *(str(settings.get(name, "")) for name in claims.DESTINATIONS)]))
         for queue in filter(None, moved):
-            job = self.client_runner.job(Drain(), collects=queue)
-            probe = depth_probe(self.broker, queue)
-            self._check_connected(self.client_runner.play(msgspec.structs.replace(job, depth=probe)))
+            self._run(self.jobs.make(Drain(), collects=queue))
+
+    def _bounds(self, redelivery_delay_ms: int) -> Tolerances:
+        """How long a drain waits; for a delay beyond its patience, messages may be left that wait for redelivery."""
+        if self._keeps_messages:
+            return Tolerances(delayed=True, liveness_s=SILENCE_S)
+        if redelivery_delay_ms > LONGEST_DELAY_MS:
+            return Tolerances(delayed=True)
+        delay_s = max(redelivery_delay_ms, 0) / 1000
+        return Tolerances(silence_s=SILENCE_S + delay_s, liveness_s=LIVENESS_S + 10 * delay_s)
 
     @property
     def _looks_again(self) -> bool:
@@ -252,7 +254,7 @@ class TrialPlayer:
             return False
         return bool(promised) and script.id not in self.running.waited_in_vain
 
-    def _look_again(self, waits: dict[str, object]) -> None:
+    def _look_again(self, bounds: Tolerances) -> None:
         """After a silent drain, if messages are owed, drain until silence for the liveness bound.
 
         Smallest counter-example to a short silence: a broker is ready, reports a depth of 0, and loads the queue two
@@ -261,9 +263,9 @@ class TrialPlayer:
         """
         if not undelivered_messages(self.folder):
             return
-        job = self.client_runner.job(Drain(), **waits)
-        result = self.client_runner.play(msgspec.structs.replace(job, silence_s=job.liveness_s))
-        self._check_connected(result)
+        job = self.jobs.make(Drain(), bounds)
+        patient = msgspec.structs.replace(job.tolerances, silence_s=job.tolerances.liveness_s)
+        result = self._run(msgspec.structs.replace(job, tolerances=patient))
         self.seen_stuck = result.ended == "stuck"
         self.brought += result.count
         if not result.count:
@@ -298,7 +300,7 @@ class TrialPlayer:
         """
         fault = cast(TogetherFault | None, step.until)
         ends = fault is not None and fault.ends_broker
-        groups = [(self._client(each, broker_may_end=ends) for each in group) for group in step.groups]
+        groups = [[self._client(each, broker_may_end=ends) for each in group] for group in step.groups]
         with contextlib.ExitStack() as stack:
             descriptors = stack.enter_context(self.broker.target.armed(*fault.armed_by)) if fault else []
             results = self.client_runner.play_together(groups, descriptors)
@@ -314,10 +316,11 @@ class TrialPlayer:
     def _client(self, step: Publish | Consume | Ask, *, broker_may_end: bool = False) -> Job:
         honest = isinstance(step, Consume) and step.honest
         fault = None if isinstance(step, Ask) else step.until
-        return self.client_runner.job(
+        may_end = broker_may_end or (self.traced is not None and self.traced.may_end_broker)
+        return self.jobs.make(
             step,
+            Tolerances(broker_may_end=may_end),
             liar="" if honest else self.planned.session_liar,
-            broker_may_end=broker_may_end or (self.traced is not None and self.traced.may_end_broker),
             within_s=self.broker.target.within_s(fault.name) if isinstance(fault, ClientFault) else 0.0,
             journal=str(self.broker.facts.journal_files.folder) if JOURNAL_WATCHED in self.planned.script.needs else "",
         )
@@ -344,7 +347,7 @@ class TrialPlayer:
                 result = self.client_runner.play(job, descriptors)
             self._prove(fault, result)
         else:
-            self._check_connected(self.client_runner.play(job))
+            self._run(job)
 
     def _prove(self, fault: TogetherFault, result: JobResult) -> None:
         """Show that the client has fired its fault, and that the broker has ended, or was halted for a time."""
@@ -400,7 +403,7 @@ class TrialPlayer:
             self.evidence.before_restart()
         self.traced = TracedRun(self.client_runner, self.running, step.under) if step.under is not None else None
         attempt = RestartAttempt(self.running)
-        beside = self.client_runner.begin(self._awaiting(each, attempt.ready_s) for each in step.beside)
+        beside = self.client_runner.begin([self._awaiting(each, attempt.ready_s) for each in step.beside])
         try:
             if failed := attempt.start(self.traced.start if self.traced else None):
                 self.traced = None
@@ -417,7 +420,9 @@ class TrialPlayer:
 
     def _awaiting(self, step: Publish | Consume, reaches_s: float) -> Job:
         """Return the job of a client that begins before the broker is started."""
-        return msgspec.structs.replace(self._client(step), epoch=self.broker.epoch + 1, reaches_s=reaches_s)
+        job = self._client(step)
+        connection = msgspec.structs.replace(job.connection, reaches_s=reaches_s)
+        return msgspec.structs.replace(job, epoch=self.broker.epoch + 1, connection=connection)
 
     def _offer(self, step: Offer) -> None:
         """Start the broker with each setting alone, which it may refuse, and then with all that it accepted.
@@ -466,6 +471,12 @@ class TrialPlayer:
         if self.traced is not None:
             traced, self.traced = self.traced, None
             traced.finish()
+
+    def _run(self, job: Job) -> JobResult:
+        """Run a client that no fault meets."""
+        result = self.client_runner.play(job)
+        self._check_connected(result)
+        return result
 
     def _check_connected(self, result: JobResult) -> None:
         if result.ended == "disconnected" and not (self.traced and self.traced.may_end_broker):
