@@ -5,8 +5,8 @@
 its name where a package declares it as an entry point of the group `conformance.adapters`.
 `conformance adapters check` tries whether a broker keeps what is written here.
 
-A `Broker` has three sides, one for each kind of user: `Facts` for evidence and reports, `Service` for clients, and
-`Processes` for faults.
+A `Broker` has a `Service` for clients, and one node or several. A `Node` is a process tree: it has `Facts` for evidence
+and reports, and `Processes` for faults.
 """
 
 from __future__ import annotations
@@ -161,19 +161,12 @@ class Processes(Protocol):
         """The status of the process that was started: None while it runs, negative if a signal ended it."""
 
 
-class Broker(Protocol):
-    """One broker in a folder of its own, with ports of its own: started, killed by others, started again on its data.
-
-    Leaving its `with` closes it.
-    """
+class Node(Protocol):
+    """One process tree of a broker, with its data, its journal and its logs. Faults and tracers act on a node."""
 
     @property
     def facts(self) -> Facts:
         """For evidence and reports."""
-
-    @property
-    def service(self) -> Service:
-        """For clients."""
 
     @property
     def target(self) -> Processes:
@@ -183,6 +176,30 @@ class Broker(Protocol):
     def epoch(self) -> int:
         """The number of its starts."""
 
+    def launch(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
+        """Start it, and return at once; `wrap` stands before its command, `more` after it. Raises `LaunchError`."""
+
+    def wait_ready(self, ready_s: float = 0.0) -> None:
+        """Wait until it is ready for clients: `ready_s`, or longer if its file says so. Raises `LaunchError`."""
+
+    def stop(self) -> None:
+        """Stop it cleanly; `LaunchError` if it does not end in time, and it is killed then."""
+
+
+class Broker(Protocol):
+    """One broker as clients see it, with its nodes: started, killed by others, started again on its data.
+
+    It has a folder and ports of its own. Leaving its `with` closes it.
+    """
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """Its nodes, at least one."""
+
+    @property
+    def service(self) -> Service:
+        """For clients."""
+
     def __enter__(self) -> Self:
         """Return itself."""
 
@@ -190,20 +207,16 @@ class Broker(Protocol):
         """Close it."""
 
     def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = (), ready_s: float = 0.0) -> float:
-        """Start it, and return the seconds after which it was ready and had its queues.
+        """Launch it, and return the seconds after which it was ready and had its queues; see `Node.launch`.
 
-        `wrap` stands before its command, `more` after it. It has `ready_s` to become ready, or longer if its file says
-        so. Raises `LaunchError` with the end of its log; nothing of it is left then.
+        Raises `LaunchError` with the end of its log; nothing of it is left then.
         """
 
-    def launch(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
-        """Start it, and return at once. Raises `LaunchError`."""
+    def stop(self) -> None:
+        """Stop each node cleanly; see `Node.stop`."""
 
     def declare(self, queue: str) -> None:
         """Declare one more queue while it runs, and return when the broker has answered. Raises `LaunchError`."""
-
-    def stop(self) -> None:
-        """Stop it cleanly; `LaunchError` if it does not end in time, and it is killed then."""
 
     def close(self) -> None:
         """Kill its processes, and release its ports; a second call does nothing."""

@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Mapping
 
 from conformance.adapters.container.docker import DockerLauncher
-from conformance.adapters.external.launcher import ExternalLauncher
+from conformance.adapters.external.broker import ExternalLauncher
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.launch.launcher import FileLauncher, NativeLauncher
 from conformance.errors import UsageError

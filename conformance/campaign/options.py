@@ -15,7 +15,7 @@ from importlib.metadata import version as version_of
 from conformance import adapters, claims, processes, scenario
 from conformance.adapters import Adapter, BrokerRequest, opening
 from conformance.adapters.credentials import OPEN, Access, ClientTls
-from conformance.adapters.node import BrokerNode
+from conformance.adapters.under_test import BrokerUnderTest
 from conformance.claims import Catalogue
 from conformance.errors import UsageError, matching
 from conformance.faults import possible
@@ -154,8 +154,8 @@ def _able(selection: Selection, scenarios: Mapping[str, Scenario]) -> Selection:
 
 def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
     """Return the faults and other needs of these scenarios that the broker cannot have here, and why."""
-    node = BrokerNode(selection.adapter, selection.protocol, selection.settings, selection.vendor)
-    return possible.unable((wanted for item in played for wanted in item.wanted), node)
+    system = BrokerUnderTest(selection.adapter, selection.protocol, selection.settings, selection.vendor)
+    return possible.unable((wanted for item in played for wanted in item.wanted), system)
 
 
 def dated_folder(name: str = "") -> pathlib.Path:

@@ -138,7 +138,7 @@ def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *,
         broker = adapter.prepare(
             folder, adapter.effective(), list(queues.values()), ledger, offline=offline, client=client
         )
-        details.append(str(broker.facts.folder))
+        details.append(str(broker.nodes[0].facts.folder))
     with broker:
         try:
             _Check(adapter, broker, queues, ledger, tell).run()
@@ -148,7 +148,7 @@ def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *,
 
 def with_log(adapter: Adapter, broker: Broker, what: str) -> LaunchError:
     """Return an error with what the broker's log says, without secrets."""
-    log = broker.facts.log
+    log = broker.nodes[0].facts.log
     return launch_error(what, adapter.file.without_secrets(text_of(log), adapter.path.parent), log)
 
 
@@ -169,9 +169,10 @@ class _Check:
 
     def __init__(self, adapter: Adapter, broker: Broker, queues: Mapping[str, str], ledger: Ledger, tell: Tell) -> None:
         self.adapter, self.broker, self.queues, self.ledger, self.tell = adapter, broker, queues, ledger, tell
+        (self.node,) = broker.nodes
 
     def run(self) -> None:
-        by_command, target = self.broker.facts.by_command, self.broker.target
+        by_command, target = self.node.facts.by_command, self.node.target
         with self.step("start") as details:
             self.broker.start()
             details.append("it runs already" if by_command else f"pids {', '.join(map(str, target.processes()))}")
@@ -211,7 +212,7 @@ class _Check:
             left = self.leave_messages()
             with self.step(fault) as details:
                 address = self.broker.service.endpoint(next(iter(self.queues)))
-                details.append(_fire_by_command(self.broker.target, fault, address))
+                details.append(_fire_by_command(self.node.target, fault, address))
             self.find_after(f"back after {fault}", left)
 
     def leave_messages(self) -> dict[str, str]:
@@ -242,7 +243,7 @@ class _Check:
                     ) from error
 
     def kill(self) -> None:
-        target = self.broker.target
+        target = self.node.target
         with self.step("kill") as details:
             with target.armed("kill") as descriptors:
                 send_all(descriptors, signal.SIGKILL)

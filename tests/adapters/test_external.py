@@ -22,7 +22,7 @@ from conformance.adapters.external.queues import PREFIX
 from conformance.adapters.file.launch_tables import External
 from conformance.adapters.launch.process_tree import MARK
 from conformance.adapters.launchers import is_owned
-from conformance.adapters.node import BrokerNode
+from conformance.adapters.under_test import BrokerUnderTest
 from conformance.claims import Kind
 from conformance.errors import ConformanceError, LaunchError, UsageError
 from conformance.faults import possible
@@ -216,7 +216,7 @@ def _selection(spec: str) -> Selection:
     settings = adapter.effective()
     return Selection(
         adapter, "amqp", settings, {}, list(catalogue.claims.values()), frozenset(), 1, 1,
-        unable=possible.unable(wanted, BrokerNode(adapter, "amqp", settings)),
+        unable=possible.unable(wanted, BrokerUnderTest(adapter, "amqp", settings)),
     )  # fmt: skip
 
 

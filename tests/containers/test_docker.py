@@ -21,7 +21,7 @@ from conformance.adapters.file import model
 from conformance.adapters.file.launch_tables import QueuesTable, Template, TemplateFile
 from conformance.adapters.interface import READY_QUEUE
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource
-from conformance.adapters.node import BrokerNode
+from conformance.adapters.under_test import BrokerUnderTest
 from conformance.errors import ClientError, LaunchError, UsageError
 from conformance.faults import possible
 from conformance.faults.disk import injection
@@ -422,7 +422,7 @@ def test_a_fault_is_asked_of_the_container_and_its_disk_of_this_machine(monkeypa
     monkeypatch.setitem(possible.MEANS, Means.TRACER, no_tracer)
     monkeypatch.setattr(docker.Able, "__call__", lambda able, fault: "no signals" if fault.name == "kill" else "")
     adapter = adapters.find("reference:docker")
-    node = BrokerNode(adapter, "amqp", adapter.effective())
+    node = BrokerUnderTest(adapter, "amqp", adapter.effective())
     found = possible.unable((FAULTS[name] for name in ("kill", "held_sync", "power_loss", "cut")), node)
 
     assert {"kill": "no signals", "power_loss": "no loop devices"} == found

@@ -13,7 +13,7 @@ from conformance import adapters, history
 from conformance.adapters.container.docker import DockerLauncher
 from conformance.adapters.container.engine import LABEL, Bind, Spec
 from conformance.adapters.container.images import broker_image
-from conformance.adapters.node import BrokerNode
+from conformance.adapters.under_test import BrokerUnderTest
 from conformance.errors import LaunchError
 from conformance.faults import possible
 from conformance.faults.power import image as powerloss
@@ -96,7 +96,7 @@ def test_a_kill_and_a_kill_in_recovery(play, real, tmp_path, name):
 
 def test_a_held_sync(play):
     """Through strace inside: each confirm waits for the sync that covers its message."""
-    if reason := possible.unable([HeldSync], BrokerNode(ADAPTER, "amqp", ADAPTER.effective())):
+    if reason := possible.unable([HeldSync], BrokerUnderTest(ADAPTER, "amqp", ADAPTER.effective())):
         pytest.skip(reason["held_sync"])
     record, events = play(Restart(clean=True, under=HeldSync(0.15)), Publish(3, window=1), Restart())
     synced = {e.message: e.at_ns for e in events["disk-1"] if (e.op, e.phase) == (Op.SYNC, Phase.OK) and e.message}

@@ -1,4 +1,4 @@
-"""A node of a broker as scenarios ask for it: its launcher, its file, its protocol, its settings and the client."""
+"""The system under test as scenarios ask for it: a broker's launcher, file, protocol and settings, and the client."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from conformance.protocols import describe
 from conformance.scenario.needs import ANSWERED, FRAMES, Means, Need, Wanted, need_of
 
 
-class BrokerNode:
-    """The node that trials use, over one protocol, with one vendor's client if any. See `scenario.needs.Node`."""
+class BrokerUnderTest:
+    """A broker over one protocol, with one vendor's client if any; see `scenario.needs.SystemUnderTest`."""
 
     def __init__(
         self, adapter: Adapter, protocol: str, settings: EffectiveSettings, client: ClientFile | None = None
