@@ -223,8 +223,8 @@ class Show:
         vendor = run.selection.vendor
         through = f" through {vendor.title} {vendor.version}" if vendor else ""
         self.say(
-            f"{run.adapter.file.title} {run.adapter.version} ({run.adapter.launcher}) over {run.selection.protocol}"
-            f"{through}, seed {run.selection.seed}, into {run.folder}"
+            f"{run.adapter.file.title} {run.adapter.version} ({run.adapter.launcher.word}) over "
+            f"{run.selection.protocol}{through}, seed {run.selection.seed}, into {run.folder}"
         )
         if self.live:
             self._live.start()

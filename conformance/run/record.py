@@ -251,7 +251,7 @@ class Recording:
                         continue
                     floor += took
                     if planned.arm == "subject":
-                        self.deviations = dict(running.broker.facts.deviations)
+                        self.deviations = dict(running.node.facts.deviations)
                 record, usable = self._play(planned, running)
                 floor += record.floor_seconds
                 found.append(record)

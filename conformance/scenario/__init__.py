@@ -362,7 +362,7 @@ class Scenario:
 
     @property
     def wanted(self) -> tuple[Need | Fault | DiskFault, ...]:
-        """Everything that a node of a broker, its client or this machine may not have."""
+        """Everything that a broker, its client or this machine may not have."""
         return (*self.needs, *self.of_client, *self.faults)
 
     @property

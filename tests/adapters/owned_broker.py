@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import pytest
 
 from conformance import adapters, paths
+from conformance.adapters import ports
 from conformance.adapters.external.addresses import Place
-from conformance.adapters.launch import ports
 from conformance.history import bare_header
 from conformance.ledger import Ledger
 from conformance.processes import is_alive

@@ -19,9 +19,8 @@ from proton.reactor import AtMostOnce
 from proton.utils import BlockingConnection
 
 from conformance import adapters
-from conformance.adapters import Broker
+from conformance.adapters import Broker, ports
 from conformance.adapters.file import settings
-from conformance.adapters.launch import ports
 from conformance.claims import Value
 from conformance.clients.roles.play import connect
 from conformance.clients.session import Refused, pump_until

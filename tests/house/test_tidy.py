@@ -21,7 +21,6 @@ from conformance import adapters, claims, paths, scenario
 from conformance.adapters import vendor_clients
 from conformance.adapters.controls import substitute
 from conformance.adapters.file.settings import weaken
-from conformance.adapters.interface import LAUNCHERS
 from conformance.claims import Subject, unmet
 from conformance.judge import anomalies
 from conformance.judge.plan import exposures
@@ -246,7 +245,7 @@ def every_way():
     """Each broker over each protocol, by the suite's own sessions or by a vendor's client."""
     for adapter in every_adapter():
         yield from ((adapter, word, None) for word in WIRES if word in adapter.file.protocols)
-        for surface in VENDOR_SURFACES if adapter.launcher != "external" else ():
+        for surface in VENDOR_SURFACES if not adapter.launcher.owned else ():
             for client in vendor_clients.speaking(surface, adapter.file):
                 yield vendor_clients.with_client(adapter, client), surface, client
 
@@ -268,7 +267,7 @@ def test_every_check_names_what_exists():
     assert {check.exposure for check in checks} - set(exposures.EXPOSURES) == set()
     assert {c.control.name for c in checks if isinstance(c.control, Liar)} - set(liars.LIARS) == set()
     through = [
-        substitute(check, claims.Kind.SAFETY, "none", "native", word, ())
+        substitute(check, claims.Kind.SAFETY, "none", False, word, ())
         for check in checks
         for word in VENDOR_SURFACES
         if isinstance(check.control, Liar)
@@ -281,8 +280,8 @@ def test_every_check_has_a_control_that_needs_no_setting_of_the_broker():
     """Its settings may all be fixed. A claim about a default is shown by the opposite setting, and by nothing else."""
     catalogue = claims.load()
     weak = [
-        (check.control, substitute(check, claim.kind, item.fault_for(claim), launcher, "amqp", ()).control)
-        for launcher in LAUNCHERS
+        (check.control, substitute(check, claim.kind, item.fault_for(claim), owned, "amqp", ()).control)
+        for owned in (False, True)
         for item in scenario.load(catalogue).values()
         for claim, check in ((catalogue.claims[name], check) for name, check in item.decides.items())
         if isinstance(check.control, Weakened) and claim.kind is not claims.Kind.DEFAULT

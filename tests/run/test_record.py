@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from planned_trials import REFERENCE, SCRIPT, planned
 
-from conformance import history, records
+from conformance import adapters, history, records
 from conformance.errors import HistoryError, Interrupted, LaunchError
 from conformance.history import bare_header
 from conformance.ledger import Ledger
@@ -27,7 +27,7 @@ TIMED = dataclasses.replace(SCRIPT, timing=True)
 class FakeAdapter:
     """Its brokers start in a second, where they start at all; it remembers each. At most `most` run at once."""
 
-    name, version, spec, launcher = "fake", "1", "fake@1", "native"
+    name, version, spec, launcher = "fake", "1", "fake@1", adapters.find("reference").launcher
     file = types.SimpleNamespace(protocols={"amqp": None}, java=False)
 
     def __init__(self):
@@ -39,6 +39,7 @@ class FakeAdapter:
     def prepare(self, folder, settings, queues, ledger, liar, *, offline, options, client):
         broker = types.SimpleNamespace(name=folder.name, queues=queues, closed=False)
         broker.facts = types.SimpleNamespace(deviations={"of": liar or "the subject"})
+        broker.nodes = (broker,)
 
         def start(wrap=(), *, more=(), ready_s=0.0):
             if (liar and liar == self.broken) or sum(not each.closed for each in self.made) > self.most:

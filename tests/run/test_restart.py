@@ -36,6 +36,7 @@ class Broker:
     def __init__(self, folder, ends):
         self.folder, self.data, self.ends = folder, folder / "data", ends
         self.facts = self.service = self.target = self
+        self.nodes = (self,)
         self.found = None
         self.data.mkdir(parents=True)
 
@@ -81,6 +82,7 @@ def recovery(tmp_path):
 
         running = types.SimpleNamespace(
             broker=broker,
+            node=broker,
             start=broker.start,
             start_seconds=list(start_seconds),
             another=another,

@@ -15,6 +15,7 @@ import msgspec
 
 from conformance import limits
 from conformance.adapters import Broker
+from conformance.adapters.interface import Node
 from conformance.clients.job import NO_CREDIT, UNANSWERED, Job, JobResult
 from conformance.clients.management import DepthClient
 from conformance.clients.session import Disconnected
@@ -160,7 +161,7 @@ class ClientRunner:
         result = self._wait(child)
         if result is None or result.error:
             try:
-                check_alive(self.broker)
+                check_alive(self.broker.nodes[0])
             except LaunchError:
                 # The broker ended, and a client that reports this has written all that it saw.
                 _close(job, Ended.FINISHED if result else Ended.DIED)
@@ -273,8 +274,8 @@ def _last_line(path: pathlib.Path) -> str:
     return next(lines, "its log is empty")
 
 
-def check_alive(broker: Broker) -> None:
+def check_alive(node: Node) -> None:
     """Raise `LaunchError` if a broker has ended by itself, or is ending: it loses its connections first."""
-    if not broker.facts.by_command:
-        broker.target.wait_gone(_GOING_S)
-    broker.target.alive_check()
+    if not node.facts.by_command:
+        node.target.wait_gone(_GOING_S)
+    node.target.alive_check()

@@ -80,7 +80,7 @@ class JobMaker:
             tolerances=self._tolerances(work, tolerances),
             header=self._header,
             history="",
-            epoch=self.broker.epoch,
+            epoch=self.broker.nodes[0].epoch,
             liar=liar,
             within_s=within_s,
             journal=journal,

@@ -16,7 +16,6 @@ import msgspec
 from conformance import claims, records
 from conformance.adapters import Adapter
 from conformance.adapters.file.placeholders import fill
-from conformance.adapters.interface import EXTERNAL
 from conformance.clients.job import LIVENESS_S, SILENCE_S, Job, JobResult, Tolerances
 from conformance.clients.workers.pool import WorkerPool
 from conformance.errors import BrokerError, ConformanceError, DroppedError, Interrupted, LaunchError
@@ -73,7 +72,7 @@ class TrialPlayer:
         abort: Abort,
     ) -> None:
         self.planned, self.running, self.folder, self.abort = planned, running, folder, abort
-        self.broker = running.broker
+        self.broker, self.node = running.broker, running.node
         self.jobs = JobMaker(planned, running.broker, header)
         self.client_runner = ClientRunner(running.broker, worker_pool, folder, header, abort, self.jobs.learn)
         self.floor_s = 0.0
@@ -85,7 +84,7 @@ class TrialPlayer:
         self.brought = 0
         self.traced: TracedRun | None = None
         folder.mkdir(parents=True)
-        self.evidence = EvidenceKeeper(folder, running.broker)
+        self.evidence = EvidenceKeeper(folder, running.node)
         self.recorder = Recorder(folder / "orchestrator.jsonl", self.client_runner.header("orchestrator"))
 
     def play(self) -> TrialRecord:
@@ -159,12 +158,10 @@ class TrialPlayer:
         """
         fault = getattr(self.current, "until", None)
         armed = getattr(fault, "signal", None) and not self.unfired
-        others = self.planned.adapter.launcher == EXTERNAL or (
-            bool(self.planned.client) and isinstance(error, BrokerError)
-        )
+        others = self.planned.adapter.launcher.owned or (bool(self.planned.client) and isinstance(error, BrokerError))
         if self.disturbed or self.recovered or self.traced or armed or others:
             return ""
-        return own_end(self.broker, error, oom=oom_kills() > self.oom_kills)
+        return own_end(self.node, error, oom=oom_kills() > self.oom_kills)
 
     def _after_recovery(self, error: LaunchError) -> bool:
         """Whether the broker ended by itself after a start that followed a fault, so that only its data explain it.
@@ -174,7 +171,7 @@ class TrialPlayer:
         """
         fault = getattr(self.current, "until", None) or getattr(self.current, "under", None)
         return (
-            self.recovered and error.failure is not None and not fault and not self.traced and self.broker.target.gone()
+            self.recovered and error.failure is not None and not fault and not self.traced and self.node.target.gone()
         )
 
     def _end_unready(self, found: NotReady) -> None:
@@ -187,7 +184,7 @@ class TrialPlayer:
         In this order: only a running broker can say whether an existing queue is empty. The previous trial ended it by
         a fault, or by SIGKILL under a tracer: if it does not start, it has not recovered.
         """
-        if self.broker.target.gone() and not isinstance(self.planned.script.steps[0], Restart):
+        if self.node.target.gone() and not isinstance(self.planned.script.steps[0], Restart):
             started = time.monotonic()
             if failed := RestartAttempt(self.running).start():
                 self._note(Op.BROKER, Phase.INVOKE, detail="start")
@@ -227,7 +224,7 @@ class TrialPlayer:
         self.drains, self.brought = self.drains + 1, result.count
         if result.ended == "finished" and self._looks_again:
             self._look_again(bounds)
-        if self.planned.adapter.launcher == EXTERNAL:
+        if self.planned.adapter.launcher.owned:
             return  # those queues may hold messages of their owner
         moved = claims.set_aside(claims.load().exclusions, settings)
         if self.planned.script.gives_back or TIME_TO_LIVE in self.planned.script.needs:
@@ -305,7 +302,7 @@ class TrialPlayer:
         ends = fault is not None and fault.ends_broker
         groups = [[self._client(each, broker_may_end=ends) for each in group] for group in step.groups]
         with contextlib.ExitStack() as stack:
-            descriptors = stack.enter_context(self.broker.target.armed(*fault.armed_by)) if fault else []
+            descriptors = stack.enter_context(self.node.target.armed(*fault.armed_by)) if fault else []
             results = self.client_runner.play_together(groups, descriptors)
         fires = results.pop() if fault else None
         if fault and fires:
@@ -324,8 +321,8 @@ class TrialPlayer:
             step,
             Tolerances(broker_may_end=may_end),
             liar="" if honest else self.planned.session_liar,
-            within_s=self.broker.target.within_s(fault.name) if isinstance(fault, ClientFault) else 0.0,
-            journal=str(self.broker.facts.journal_files.folder) if JOURNAL_WATCHED in self.planned.script.needs else "",
+            within_s=self.node.target.within_s(fault.name) if isinstance(fault, ClientFault) else 0.0,
+            journal=str(self.node.facts.journal_files.folder) if JOURNAL_WATCHED in self.planned.script.needs else "",
         )
 
     def _drive(self, step: Publish | Consume) -> None:
@@ -342,11 +339,11 @@ class TrialPlayer:
         if isinstance(fault, ConsumerCrash):
             self.client_runner.crash(job)
             self._note(Op.FAULT, Phase.EFFECTIVE, fault=fault.name)
-            self.broker.target.alive_check()
+            self.node.target.alive_check()
         elif isinstance(fault, PowerLoss):
             self._lose_power(job, fault)
         elif isinstance(fault, TogetherFault):
-            with self.broker.target.armed(*fault.armed_by) as descriptors:
+            with self.node.target.armed(*fault.armed_by) as descriptors:
                 result = self.client_runner.play(job, descriptors)
             self._prove(fault, result)
         else:
@@ -369,7 +366,7 @@ class TrialPlayer:
 
     def _lose_power(self, job: Job, fault: PowerLoss) -> None:
         """Let the client take the disk away and kill the broker; then prove both, and mount the disk again."""
-        with self.running.power() as disk, self.broker.target.armed(*fault.armed_by) as handles:
+        with self.running.power() as disk, self.node.target.armed(*fault.armed_by) as handles:
             result = self.client_runner.play(job, [disk, *handles])
         self._note_fired(result)
         self._prove_ended(fault, result, fault.name)
@@ -377,9 +374,9 @@ class TrialPlayer:
     def _prove_ended(self, fault: TogetherFault | PowerLoss, result: JobResult, name: str) -> None:
         if not result.fired:
             self._check_connected(result)
-            self.broker.target.alive_check()
+            self.node.target.alive_check()
         process.prove_fired(name, fired=result.fired, seen=result.seen, wanted=largest(fault.at))
-        process.prove_gone(self.broker.target, name)
+        process.prove_gone(self.node.target, name)
         if isinstance(fault, PowerLoss):
             self.running.after_loss()
         self._note(Op.FAULT, Phase.EFFECTIVE, fault=name)
@@ -388,7 +385,7 @@ class TrialPlayer:
     def _over_link(self, job: Job, fault: LinkFault) -> None:
         result = over_link(self.running.ledger, self.client_runner, job, fault)
         self.floor_s += getattr(fault, "hold_s", 0.0)
-        self.broker.target.alive_check()
+        self.node.target.alive_check()
         if result.ended == "disconnected" and fault.name != "cut":
             raise BrokerError(f"the broker closed the connection of a client under {fault.name}")
 
@@ -425,7 +422,7 @@ class TrialPlayer:
         """Return the job of a client that begins before the broker is started."""
         job = self._client(step)
         connection = msgspec.structs.replace(job.connection, reaches_s=reaches_s)
-        return msgspec.structs.replace(job, epoch=self.broker.epoch + 1, connection=connection)
+        return msgspec.structs.replace(job, epoch=self.node.epoch + 1, connection=connection)
 
     def _offer(self, step: Offer) -> None:
         """Start the broker with each setting alone, which it may refuse, and then with all that it accepted.
@@ -451,7 +448,7 @@ class TrialPlayer:
         try:
             self.running.start(more=words)
         except LaunchError:
-            if self.broker.target.exit_status != self.planned.adapter.file.start.refused_status:
+            if self.node.target.exit_status != self.planned.adapter.file.start.refused_status:
                 raise
             return False
         return True
@@ -459,10 +456,10 @@ class TrialPlayer:
     def _kill_start(self, fault: Kill) -> None:
         """Start the broker, and kill it in its recovery or, without any use, so long after it was ready."""
         self._note(Op.FAULT, Phase.ARMED, fault=fault.name)
-        target = self.broker.target
+        target = self.node.target
         if isinstance(fault.at, Recovery):
-            journal = self.broker.facts.journal_files.folder
-            fired = process.kill_in_recovery(target, self.broker.launch, journal, fixed_number(fault.at.k))
+            journal = self.node.facts.journal_files.folder
+            fired = process.kill_in_recovery(target, self.node.launch, journal, fixed_number(fault.at.k))
         else:
             self.running.start()
             fired = process.kill_after(target, largest(fault.at))
@@ -483,11 +480,11 @@ class TrialPlayer:
 
     def _check_connected(self, result: JobResult) -> None:
         if result.ended == "disconnected" and not (self.traced and self.traced.may_end_broker):
-            check_alive(self.broker)
+            check_alive(self.node)
             raise DroppedError("the broker closed the connection of a client although no fault was active")
 
     def _note(self, op: Op, phase: Phase, **fields: str) -> None:
-        self.recorder.record(op, phase, epoch=self.broker.epoch, **fields)
+        self.recorder.record(op, phase, epoch=self.node.epoch, **fields)
         self.recorder.flush()
 
 

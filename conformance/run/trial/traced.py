@@ -11,8 +11,7 @@ import msgspec
 
 from conformance import history, locks
 from conformance.adapters import vendor_clients
-from conformance.adapters.interface import DOCKER
-from conformance.adapters.launch.ports import HOST
+from conformance.adapters.ports import HOST
 from conformance.clients.job import Job, JobResult
 from conformance.faults.disk import injection
 from conformance.faults.disk.trace import Operation
@@ -76,9 +75,9 @@ class TracedRun:
     def __init__(self, client_runner: ClientRunner, running: RunningBroker, fault: DiskFault) -> None:
         self.client_runner, self.running, self.fault = client_runner, running, fault
         self.name = f"disk-{client_runner.next_number('disk')}"
-        broker = running.broker
-        contained = broker.target.processes if running.client.adapter.launcher == DOCKER else None
-        journal = broker.facts.journal_files
+        node = running.node
+        contained = node.target.processes if running.client.adapter.launcher.contained else None
+        journal = node.facts.journal_files
         self.tracer = injection.Tracer(
             client_runner.folder / self.name, journal.folder, fault, files=journal.names, contained=contained
         )
@@ -97,13 +96,13 @@ class TracedRun:
 
         Raises `FaultError` if the tracer was lost, or no operation met the fault.
         """
-        broker = self.client_runner.broker
+        node = self.running.node
         self.tracer.look()
-        injection.end(broker.target)
+        injection.end(node.target)
         self.tracer.finish(
             self.client_runner.folder / f"{self.name}.jsonl",
             self.client_runner.header(self.name),
-            broker.epoch,
+            node.epoch,
             list(self._operations()),
         )
 
@@ -118,9 +117,7 @@ class TracedRun:
             asked = [
                 event
                 for event in history.read(path).events
-                if event.phase is Phase.INVOKE
-                and event.op is not Op.PROCESS
-                and event.epoch == self.client_runner.broker.epoch
+                if event.phase is Phase.INVOKE and event.op is not Op.PROCESS and event.epoch == self.running.node.epoch
             ]
             for event, following in itertools.zip_longest(asked, asked[1:]):
                 if event.op is Op.SEND and event.durable and event.transaction is None and event.message:

@@ -262,7 +262,7 @@ def test_found_at_its_place_again(external, tmp_path):
 
     assert ("external", f"external={file}") == (
         prepared.campaign.adapter.launcher,
-        str(prepared.campaign.adapter.place),
+        str(prepared.campaign.adapter.launcher),
     )
     assert () == prepared.notes
     assert ("reference", "") == (record.words, record.path)
