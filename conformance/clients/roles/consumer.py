@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from conformance.clients.job import NEVER, Job, JobResult
-from conformance.clients.roles.modes import MODES, AckHeader, When
+from conformance.clients.roles.modes import When, mode_of
 from conformance.clients.roles.operations import (
     Note,
     Operations,
@@ -46,11 +46,10 @@ def consume(
     """
     notes = noting_receivers(job, recorder)
     consumer = _Consumer(job, step, session, notes, armed)
-    subscription = consumer.mode.subscription
-    if job.liar == "acknowledges-in-every-mode":
-        subscription = AckHeader.INDIVIDUAL
     for place in range(step.receivers):
-        session.attach_receiver(job.work.queues[place % len(job.work.queues)], step.prefetch, subscription)
+        session.attach_receiver(
+            job.work.queues[place % len(job.work.queues)], step.prefetch, consumer.mode.subscription
+        )
     if step.forwards:
         session.attach_sender(job.work.queue)
     for note in notes:
@@ -74,7 +73,7 @@ class _Consumer:
     def __init__(self, job: Job, step: Consume, session: Session, notes: Sequence[Note], armed: ArmedFault) -> None:
         self.job, self.step, self.session, self.notes, self.armed = job, step, session, notes, armed
         self.note = notes[0]
-        self.mode = MODES[step.mode]
+        self.mode = mode_of(step.mode, job.liar)
         self.confirmed = (self.mode.confirmed or step.confirm) and job.dialect.ack_confirm != NEVER
         self.operations = Operations(job, session, self.note, armed)
         self.delivered = 0
@@ -146,7 +145,7 @@ class _Consumer:
         if self._is_refused(received):
             self._refuse(received)
             return
-        early = self._acknowledges_early()
+        early = self.mode.when is When.BEFORE_PROCESSING
         if early:
             self._acknowledge([received])
             pump(self.session, self.armed, 0)  # it leaves before the processing begins: a session only writes here
@@ -172,19 +171,11 @@ class _Consumer:
         detail = UNSELECTED if self.job.work.unselected(received.message) else None
         self._record(Op.DELIVER, Phase.OK, received, detail=detail, **delivery_fields(received, self.job))
 
-    def _acknowledges_early(self) -> bool:
-        if self.mode.when is When.BEFORE_PROCESSING:
-            return self.job.liar != "acknowledges-after-processing"
-        return self.job.liar == "acknowledges-on-receipt"
-
     def _after_processing(self, received: Received) -> None:
         if self.mode.when is When.NEVER:
-            if self.job.liar == "acknowledges-in-every-mode":
-                self._acknowledge([received])
-            else:
-                self.open.pop()
-                if self.step.renews is None or self.delivered <= self.step.renews:
-                    self._replenish([received])
+            self.open.pop()
+            if self.step.renews is None or self.delivered <= self.step.renews:
+                self._replenish([received])
         elif self.mode.when is not When.BY_APPLICATION:
             self._acknowledge([received])
         elif self.step.backwards:
