@@ -12,15 +12,14 @@ from conformance.adapters.credentials import OPEN, Access
 from conformance.adapters.interface import DepthProbe
 from conformance.history import Header, parse_message
 from conformance.protocols.model import ProtocolOptions
+from conformance.scenario import options
+from conformance.scenario.options import PARITY, parity
 from conformance.scenario.script import ClientFault, ClientStep, Consume, Drain, Publish
 
 Options = TypeVar("Options", bound=ProtocolOptions)
 
 NEVER = "never"
 """A broker that answers no acknowledgement."""
-
-PARITY = "parity"
-"""The property by which consumers select; the name is legal over every protocol."""
 
 DRAIN_CREDIT = 1000
 CONNECT_S = 20.0
@@ -41,16 +40,6 @@ def in_turn(queues: Sequence[str], message: str) -> str:
     """
     parsed = parse_message(message)
     return queues[(parsed[1] - 1) % len(queues)] if parsed else queues[0]
-
-
-def parity(message: str) -> str:
-    """Return the parity of a message's number; empty for a message that no publisher of a trial sent.
-
-    >>> parity("p1:3"), parity("p1:4"), parity("foreign:1")
-    ('odd', 'even', '')
-    """
-    parsed = parse_message(message)
-    return ("even", "odd")[parsed[1] % 2] if parsed else ""
 
 
 def address(destination: str, queue: str) -> str:
@@ -177,8 +166,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
 class Work(msgspec.Struct, frozen=True, kw_only=True):
     """What a client does: one step of the script, on these queues.
 
-    `producer` is the number of this publisher; `empty` has those that send messages without a body, and `correlated`
-    those that send a correlation-id. `resends` are transactions to be sent again.
+    `producer` is the number of this publisher, and `publishers` are the steps of all that the trial has, in the order
+    of their numbers. `resends` are transactions to be sent again.
 
     Beside `queue` a publisher sends to `more_queues` in turn, and a drain empties them too; each has its depth probe. A
     consumer with several receivers has them on its queues in turn. A `Drain` with `collects` empties that dead-letter
@@ -190,8 +179,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     more_queues: dict[str, DepthProbe] = {}
     depth: DepthProbe | None = None
     producer: int = 1
-    empty: tuple[int, ...] = ()
-    correlated: tuple[int, ...] = ()
+    publishers: tuple[Publish, ...] = ()
     resends: tuple[SentTransaction, ...] = ()
     asks: Asks = Asks()
     collects: str = ""
@@ -228,18 +216,18 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
         """Return the queue to which this publisher sends a message."""
         return in_turn(self.queues, message)
 
-    def properties(self, message: str) -> dict[str, str]:
-        """Return the properties of a message beside what names it."""
-        return {PARITY: parity(message)} if isinstance(self.step, Publish) and self.step.parity else {}
+    def properties(self, message: str) -> dict[str, object]:
+        """Return the application properties of a message of this trial, beside what names it."""
+        return options.properties(self.sent_by(message), message)
 
     def unselected(self, message: str) -> bool:
         """Whether a consumer has a selector that does not match this message."""
         return isinstance(self.step, Consume) and self.step.selects not in ("", parity(message))
 
-    def sent_empty(self, message: str) -> bool:
-        """Whether a publisher of this trial sent this message without a body."""
-        parsed = parse_message(message)
-        return parsed is not None and parsed[0] in self.empty
+    def sent_by(self, message: str) -> Publish | None:
+        """Return the step whose publisher sends this message; None for a message of another."""
+        number = (parse_message(message) or (0, 0))[0]
+        return self.publishers[number - 1] if 0 < number <= len(self.publishers) else None
 
 
 class Tolerances(msgspec.Struct, frozen=True, kw_only=True):

@@ -415,7 +415,7 @@ def _doubts_of_faults(one: Tally) -> Iterator[str]:
 
 def short_of_disk(one: Tally) -> str:
     """Say that the claim is about the disk and the fault does not reach it; else empty."""
-    if one.claim.needs != "disk" or one.fault in DECIDE_DISK:
+    if not one.claim.of_disk or one.fault in DECIDE_DISK:
         return ""
     fault = FAULTS.get(one.fault)
     return _FAILING_DISK if fault and fault.fails_disk else _PROCESS_DEATH

@@ -600,3 +600,14 @@ def test_a_jvm_with_other_jars_is_an_error(monkeypatch):
     assert runs is jvm.start(["/b.jar"], CLIENT.java)
     with pytest.raises(ClientError, match=r"the JVM of this process has other jars: /c\.jar$"):
         jvm.start(["/b.jar", "/c.jar"], CLIENT.java)
+
+
+def test_properties_of_each_type_arrive_as_they_were_sent(clients):
+    """A consumer that expects other properties than the publisher gave sees that each message is altered."""
+    plain, typed = Publish(4, window=1), Publish(4, window=1, headers=True)
+    clients.play(typed, publishers=(typed,))
+    clients.play(plain, publishers=(typed, plain), producer=2)
+    _, events = clients.play(Consume("client", stop=8), publishers=(typed, typed))
+
+    came = {event.message: event.intact for event in events if event.op is Op.DELIVER}
+    assert {f"p{p}:{n}": p == 1 for p in (1, 2) for n in (1, 2, 3, 4)} == came

@@ -17,6 +17,7 @@ from conformance.history import Op, Phase
 from conformance.protocols.stomp.options import StompOptions
 from conformance.protocols.stomp.sessions.raw_session import RawStompSession
 from conformance.protocols.stomp.sessions.session import StompSession
+from conformance.scenario import options
 from conformance.scenario.script import Drain, Publish
 
 HEADERS = StompOptions(
@@ -34,7 +35,7 @@ def dial(request):
     """Opens a session on a script; everything is closed at the end, and the peer must not have failed."""
     opened = []
 
-    def dial(script, *, before_write=lambda: None, connect_s=5.0, singly=True, step=DRAIN, **more):
+    def dial(script, *, before_write=lambda: None, connect_s=5.0, singly=True, step=DRAIN, publishers=(), **more):
         peer = Peer(script, **more)
         opened.append(peer)
         about = {
@@ -43,6 +44,7 @@ def dial(request):
             "connect_s": connect_s,
             "singly": singly,
             "step": step,
+            "publishers": publishers,
         }
         session = request.param(job(peer.port, **about), before_write)
         opened.append(session)
@@ -152,6 +154,18 @@ def test_frames_leave_at_pump_after_one_flush_of_the_recorder(dial):
     pump(session, lambda: session.outcomes)
 
     assert ([], [1]) == (before, seen)
+
+
+def test_a_property_that_is_missing_or_another_is_seen(dial):
+    """Each property of the publisher that sent the message is a header, and there may be more."""
+    every = options.headers("p1:1") | {"number": 2}
+    whole = b"".join(f"{name}:{options.as_text(value)}\n".encode() for name, value in every.items()) + b"more:1\n"
+    comes = (message("p1:2", more=whole), message("p1:3", more=whole), message("p1:2"), message("p9:1"))
+    session = dial(answers(receipt(1), *comes), publishers=(Publish(3, window=1, headers=True),))
+    session.attach_receiver("q", 9, AckHeader.INDIVIDUAL)
+    pump(session, lambda: len(session.incoming) == 4)
+
+    assert [False, True, True, False] == [received.altered for received in session.incoming]
 
 
 def test_receipts_out_of_order_confirm_their_own_message(dial):

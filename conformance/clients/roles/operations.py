@@ -138,7 +138,8 @@ class Operations:
 
 def delivery_fields(received: Received, job: Job) -> dict[str, object]:
     """Return the fields of a delivery for the history."""
-    empty = job.work.sent_empty(received.message)
+    sent_by = job.work.sent_by(received.message)
+    empty = sent_by is not None and not sent_by.size
     return {
         "link": job.receivers[received.receiver],
         "delivery": received.delivery,

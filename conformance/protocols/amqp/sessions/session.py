@@ -23,6 +23,7 @@ from conformance.errors import ClientError
 from conformance.history import OUTSIDE, Op, Phase, parse_message
 from conformance.protocols.amqp.options import AmqpOptions
 from conformance.protocols.amqp.sessions.connection import AmqpClientConnection, decode
+from conformance.scenario.options import are_altered
 from conformance.scenario.script import Publish
 
 _OUTCOMES = {
@@ -245,7 +246,6 @@ class AmqpSession(Session):
         body = message.body
         self._deliveries += 1
         name = NO_ID if message.id is None else limits.quote(message.id)
-        correlation = self._correlation(name)
         self.incoming.append(
             Received(
                 message=name,
@@ -256,16 +256,23 @@ class AmqpSession(Session):
                 delivery=str(self._deliveries),
                 handle=delivery,
                 receiver=place,
-                altered=correlation is not None and message.correlation_id != correlation,
+                altered=self._altered(name, message),
             )
         )
         if delivery.settled:
             delivery.settle()
 
+    def _altered(self, name: str, message: Message) -> bool:
+        """Whether what stands beside the body is not what the publisher of this trial has sent."""
+        correlation, properties = self._correlation(name), self._job.work.properties(name)
+        if correlation is not None and message.correlation_id != correlation:
+            return True
+        return are_altered(properties, message.properties or {})
+
     def _correlation(self, message: str) -> str | int | uuid.UUID | bytes | None:
         """The correlation-id of a message of this trial: a string, a number, a UUID or bytes (section 3.2.4)."""
-        parsed = parse_message(message) if self._job.work.correlated else None
-        if parsed is None or parsed[0] not in self._job.work.correlated:
+        parsed, step = parse_message(message), self._job.work.sent_by(message)
+        if parsed is None or step is None or not step.correlates:
             return None
         every = (message, ulong(parsed[1]), uuid.uuid5(uuid.NAMESPACE_URL, message), message.encode())
         return every[parsed[1] % len(every)]

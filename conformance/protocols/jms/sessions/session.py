@@ -41,6 +41,12 @@ _ANSWER_S = 90.0
 
 _PERSISTENT, _NON_PERSISTENT = 2, 1
 _PRIORITY = 4
+_SETTERS = {
+    str: "setStringProperty",
+    bool: "setBooleanProperty",
+    int: "setLongProperty",
+    float: "setDoubleProperty",
+}
 _LISTENS = ("auto", "dups_ok", "pre")
 """Modes that use a listener, unless the job wants `receive()`. The return of the listener ends the processing."""
 
@@ -284,6 +290,7 @@ class JmsSession(Session):
         by = session if step.on_session or job.liar == "sets-the-multiple-flag" else None
         own = self._vendor.individual
         self._receiving = kind(consumer, mode, self._calls, self._jpype, self._fails, job.liar, by, own)
+        self._receiving.sent = job.work.properties
         if isinstance(self._receiving, Listening):
             consumer.setMessageListener(self._proxy("MessageListener", self._receiving))
 
@@ -304,7 +311,7 @@ class JmsSession(Session):
             made.writeBytes(self._jpype.JArray(self._jpype.JByte)(body))
             made.setJMSCorrelationID(message)
             for name, value in self._job.work.properties(message).items():
-                made.setStringProperty(name, value)
+                getattr(made, _SETTERS[type(value)])(name, value)
             how = self._mode_of(message, durable=durable)
             if self._listener is not None:
                 self._completions.expects(message)

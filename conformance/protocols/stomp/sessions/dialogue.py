@@ -37,6 +37,7 @@ from conformance.clients.session import (
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
 from conformance.protocols.stomp.options import StompOptions
+from conformance.scenario.options import are_altered, as_text
 
 _ANSWER_S = 30.0
 _CLOSE_S = 2.0
@@ -368,7 +369,8 @@ class StompDialogue(Session):
             end = str(int(time.time() * 1000) + lives_ms)
             for name, value in self._options.time_to_live.items():
                 headers[name] = value.replace("{lives_ms}", str(lives_ms)).replace("{expires_ms}", end)
-        return headers | self._job.work.properties(message) | self._options.send
+        properties = {name: as_text(value) for name, value in self._job.work.properties(message).items()}
+        return headers | properties | self._options.send
 
     def _put(self, command: str, headers: dict[str, str], *, transaction: str | None = None, body: bytes = b"") -> None:
         if transaction is not None:
@@ -499,8 +501,9 @@ class StompDialogue(Session):
         if acknowledged_by is None and self._header_of(receiver) is not AckHeader.SETTLED:
             raise ClientError("the broker broke the protocol: a MESSAGE without ack (STOMP 1.2, MESSAGE)")
         self._deliveries += 1
+        message = limits.quote(headers.get("conformance_id", f"foreign:{headers.get('message-id')}"))
         return Received(
-            message=limits.quote(headers.get("conformance_id", f"foreign:{headers.get('message-id')}")),
+            message=message,
             body=frame.body,
             count=None if count is None else int(count),
             first_acquirer=None,
@@ -508,6 +511,7 @@ class StompDialogue(Session):
             delivery=str(self._deliveries),
             handle=acknowledged_by,
             receiver=receiver,
+            altered=are_altered(self._job.work.properties(message), headers, as_text),
         )
 
 
