@@ -4,7 +4,7 @@
 `opening`       finds an adapter by name, and opens it: settings, client, configuration, credentials
 `file_adapter`  the adapter that a `broker.toml` makes
 `launchers`     the table of launchers: native, docker, external
-`under_test`    what scenarios can have from a broker, its launcher and its client
+`system`        what scenarios can have from a broker, its launcher and its client
 `file`          the tables of a `broker.toml`, how it is read, its settings, placeholders and schema
 `distribution`  fetches and unpacks a broker, or finds the installed one
 `launch`        starts a broker as processes of this machine
@@ -12,7 +12,6 @@
 `external`      uses a broker that runs already
 `config`        copies and edits a user's own configuration
 `credentials`   TLS and login of clients; it holds no secret
-`controls`      chooses the fallback of a control that this broker cannot be given
 `vendor_clients` vendors' own clients, as data
 `web`           one HTTP request to a broker's own interface
 """

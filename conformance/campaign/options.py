@@ -15,7 +15,7 @@ from importlib.metadata import version as version_of
 from conformance import adapters, claims, processes, scenario
 from conformance.adapters import Adapter, BrokerRequest, opening
 from conformance.adapters.credentials import OPEN, Access, ClientTls
-from conformance.adapters.under_test import BrokerUnderTest
+from conformance.adapters.system import BrokerUnderTest
 from conformance.claims import Catalogue
 from conformance.errors import UsageError, matching
 from conformance.faults import possible

@@ -20,7 +20,6 @@ import msgspec
 from conformance import adapters, campaign, claims, paths, records, scenario
 from conformance.adapters import Adapter, BrokerRequest, EffectiveSettings
 from conformance.adapters.config import own_configuration
-from conformance.adapters.controls import substitute
 from conformance.campaign import Campaign, Options, Watcher
 from conformance.claims import Catalogue, Value
 from conformance.errors import ExitCode, FaultError, HistoryError, UsageError
@@ -36,6 +35,7 @@ from conformance.run import artifacts
 from conformance.run.planning import Planned, Selection, arm_label, drawn_for, plan, subject_trials
 from conformance.run.trial.player import describe
 from conformance.scenario import Scenario
+from conformance.scenario.controls import substitute
 
 _AGAIN = re.compile(r"\.again-\d+$")
 _SILENT = (Verdict.NOT_APPLICABLE, Verdict.NOT_TRIED)

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from conformance.adapters.controls import substitute
 from conformance.adapters.launchers import is_owned
 from conformance.claims import Claim
 from conformance.history import message_id
@@ -19,6 +18,7 @@ from conformance.judge.plan.facts import TrialFacts, median
 from conformance.judge.rows import ControlResult, Exposure, Witness
 from conformance.records import RunRecord, TrialRecord
 from conformance.scenario import Check, Scenario, Weakened
+from conformance.scenario.controls import substitute
 from conformance.scenario.script import SETTLE
 
 NONE = "none"

@@ -18,11 +18,11 @@ from signal import Signals
 
 from conformance import adapters
 from conformance.adapters import Adapter, BrokerRequest, EffectiveSettings, opening, vendor_clients
-from conformance.adapters.controls import STORES, changes_broker, substitute
 from conformance.adapters.file.settings import weaken
 from conformance.adapters.vendor_clients import ClientFile
 from conformance.claims import STORED, Catalogue, Claim, Subject, Value, is_about, unmet
 from conformance.scenario import MOST_ROUNDS, TRIALS, Check, Control, Liar, Scenario, SessionLiar, Weakened, slug
+from conformance.scenario.controls import STORES, changes_broker, substitute
 from conformance.scenario.needs import CLEAN_RESTART, Means
 from conformance.scenario.reading import most_queues, singles, without_answered_acks, without_last_restart
 from conformance.scenario.script import (

@@ -91,7 +91,7 @@ MOST_ROUNDS = 60
 class Weakened:
     """A control that is the same product with these settings. It is strong, unless it stores nothing.
 
-    `widened_by` names the setting that makes the loss window wide enough for a kill (`adapters.controls`). `journal`:
+    `widened_by` names the setting that makes the loss window wide enough for a kill (`scenario.controls`). `journal`:
     the fault waits for a read of the journal, so a broker that stores nothing cannot be the control.
     `waits_for_liveness`, `tail`: as with a `Liar`.
     """

@@ -1,6 +1,6 @@
 """What a scenario needs beside its steps: values that the system under test and this machine are asked for.
 
-A need costs one entry here, the line of `Scenario` that says who has it, and an entry of `adapters.under_test` that
+A need costs one entry here, the line of `Scenario` that says who has it, and an entry of `adapters.system` that
 says which brokers cannot meet it. Faults are asked for in the same way (`scenario.faults`).
 """
 

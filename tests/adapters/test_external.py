@@ -13,7 +13,6 @@ from process_end import gone
 
 from conformance import adapters, claims, history, paths, scenario
 from conformance.adapters import ports, web
-from conformance.adapters.controls import substitute
 from conformance.adapters.credentials import Access, ClientTls, Secret
 from conformance.adapters.external import addresses
 from conformance.adapters.external.addresses import Place
@@ -22,7 +21,7 @@ from conformance.adapters.external.queues import PREFIX
 from conformance.adapters.file.launch_tables import External
 from conformance.adapters.launch.process_tree import MARK
 from conformance.adapters.launchers import is_owned
-from conformance.adapters.under_test import BrokerUnderTest
+from conformance.adapters.system import BrokerUnderTest
 from conformance.claims import Kind
 from conformance.errors import ConformanceError, LaunchError, UsageError
 from conformance.faults import possible
@@ -32,6 +31,7 @@ from conformance.records import TrialRecord
 from conformance.run import readiness_probe
 from conformance.run.planning import Selection, plan
 from conformance.scenario import SYNC_OFF, Check, Liar, SessionLiar, weakened
+from conformance.scenario.controls import substitute
 from conformance.scenario.script import SETTLE, Drain, Kill, Nth, Pause, Publish, Restart, Step
 
 Play = Callable[..., tuple[TrialRecord, pathlib.Path]]

@@ -21,7 +21,7 @@ from conformance.adapters.file import model
 from conformance.adapters.file.launch_tables import QueuesTable, Template, TemplateFile
 from conformance.adapters.interface import READY_QUEUE
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource
-from conformance.adapters.under_test import BrokerUnderTest
+from conformance.adapters.system import BrokerUnderTest
 from conformance.errors import ClientError, LaunchError, UsageError
 from conformance.faults import possible
 from conformance.faults.disk import injection

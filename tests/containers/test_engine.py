@@ -13,7 +13,7 @@ from conformance import adapters, history
 from conformance.adapters.container.docker import DockerLauncher
 from conformance.adapters.container.engine import LABEL, Bind, Spec
 from conformance.adapters.container.images import broker_image
-from conformance.adapters.under_test import BrokerUnderTest
+from conformance.adapters.system import BrokerUnderTest
 from conformance.errors import LaunchError
 from conformance.faults import possible
 from conformance.faults.power import image as powerloss

@@ -19,7 +19,6 @@ import pytest
 from benchmarks import triggers
 from conformance import adapters, claims, paths, scenario
 from conformance.adapters import vendor_clients
-from conformance.adapters.controls import substitute
 from conformance.adapters.file.settings import weaken
 from conformance.claims import Subject, unmet
 from conformance.judge import anomalies
@@ -28,6 +27,7 @@ from conformance.protocols import PROTOCOLS, VENDOR_SURFACES, WIRES
 from conformance.reference import liars
 from conformance.run.planning import Selection
 from conformance.scenario import Liar, SessionLiar, Weakened
+from conformance.scenario.controls import substitute
 
 ROOT = paths.root()
 STAGES = (
