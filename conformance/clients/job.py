@@ -11,7 +11,7 @@ import msgspec
 from conformance.adapters.credentials import OPEN, Access
 from conformance.adapters.interface import DepthProbe
 from conformance.history import Header, parse_message
-from conformance.protocols.model import ProtocolOptions
+from conformance.protocols.options import ProtocolOptions
 from conformance.scenario import options
 from conformance.scenario.options import PARITY, parity
 from conformance.scenario.script import ClientFault, ClientStep, Consume, Drain, Publish

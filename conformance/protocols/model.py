@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 import types
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self
-
-import msgspec
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from conformance.protocols.options import ProtocolOptions
     from conformance.protocols.ties import LinkReading
 
 
@@ -58,41 +57,6 @@ class Traits(NamedTuple):
     refusal_names_send: bool = True
 
 
-Outcome = Literal["accepted", "rejected", "released", "modified"]
-OUTCOMES: tuple[Outcome, ...] = ("accepted", "rejected", "released", "modified")
-"""Those of AMQP 1.0, section 3.4. A protocol without outcomes has a word for each that it can express."""
-
-
-class ProtocolOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a broker's file says about this protocol and no other: more keys of `[protocols.NAME]`.
-
-    The sessions of the protocol get them whole. A protocol with such keys has a class of its own.
-    """
-
-    @property
-    def outcomes(self) -> tuple[Outcome, ...]:
-        """Those that the broker knows."""
-        return OUTCOMES
-
-    @property
-    def expires(self) -> bool:
-        """Whether the file says how a message gets a time to live."""
-        return False
-
-    @property
-    def answers_at_commit(self) -> bool:
-        """Whether sends in a transaction get their answers with that of the commit, and none if it is rolled back."""
-        return False
-
-    def copying(self) -> Self:
-        """Return those of clients whose sends go to several queues each."""
-        return self
-
-    def subscribing(self, connect: Mapping[str, str], send: Mapping[str, str], subscribe: Mapping[str, str]) -> Self:
-        """Return those of clients that subscribe to a topic with these headers, or send to it."""
-        return self
-
-
 class Reproducer(NamedTuple):
     """How a trial becomes a script outside the suite, and how a maintainer sees its frames.
 
@@ -115,8 +79,8 @@ class Reproducer(NamedTuple):
 class ClientProtocol(NamedTuple):
     """A protocol of clients.
 
-    `link` imports what reads its frames and ties them to messages. `options` is the class of its own keys in a broker's
-    file. `sessions` are the kinds of clients that the suite
+    `link` imports what reads its frames and ties them to messages, and `options` the class of its own keys in a
+    broker's file. `sessions` are the kinds of clients that the suite
     has of its own (`Scenario.client`), which its folder `sessions` holds. `vendors`: it is spoken through vendors' own
     clients; `opaque` are wire protocols of these whose frames the suite cannot read. `depth_method` is the word of
     `[depth]` in broker.toml that asks over this protocol.
@@ -125,7 +89,7 @@ class ClientProtocol(NamedTuple):
     name: str
     title: str
     link: Callable[[], LinkReading] | None = None
-    options: type[ProtocolOptions] = ProtocolOptions
+    options: Callable[[], type[ProtocolOptions]] | None = None
     sessions: tuple[str, ...] = ()
     vendors: bool = False
     library: Library | None = None

@@ -38,7 +38,7 @@ from conformance.adapters.file.launch_tables import (
 from conformance.adapters.file.table import ByName, Inside, Pattern, Table, Value, Word
 from conformance.errors import UsageError
 from conformance.protocols import PROTOCOLS
-from conformance.protocols.model import ClientProtocol, ProtocolOptions
+from conformance.protocols.options import ProtocolOptions
 from conformance.scenario.needs import COPIES
 
 
@@ -190,23 +190,23 @@ class Protocol(Table):
         return self
 
 
-def _with_own_keys(protocol: ClientProtocol) -> type[Protocol]:
+def _with_own_keys(name: str, options: type[ProtocolOptions]) -> type[Protocol]:
     """Return the table of one protocol, with the keys of its options."""
     keys: dict[str, Any] = {
         field.name: (field.type, field.default_factory() if field.default is msgspec.NODEFAULT else field.default)
-        for field in msgspec.structs.fields(protocol.options)
+        for field in msgspec.structs.fields(options)
     }
     made: type[Protocol] = pydantic.create_model(
-        f"{protocol.name.capitalize()}Table",
+        f"{name.capitalize()}Table",
         __base__=Protocol,
-        __doc__=f"{inspect.getdoc(Protocol)}\n\n{inspect.getdoc(protocol.options)}",
+        __doc__=f"{inspect.getdoc(Protocol)}\n\n{inspect.getdoc(options)}",
         **keys,
     )
-    made.of_protocol = protocol.options
+    made.of_protocol = options
     return made
 
 
-OF_PROTOCOL = {name: _with_own_keys(each) for name, each in PROTOCOLS.items() if each.options is not ProtocolOptions}
+OF_PROTOCOL = {name: _with_own_keys(name, each.options()) for name, each in PROTOCOLS.items() if each.options}
 """The tables of the protocols that have keys of their own."""
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from conformance.protocols.model import OUTCOMES, Outcome, ProtocolOptions
+from conformance.protocols.options import OUTCOMES, Outcome, ProtocolOptions
 
 
 class AmqpOptions(ProtocolOptions, frozen=True, kw_only=True):

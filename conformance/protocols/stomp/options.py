@@ -8,7 +8,7 @@ from typing import Literal, Self
 import msgspec
 from typing_extensions import override
 
-from conformance.protocols.model import ProtocolOptions
+from conformance.protocols.options import ProtocolOptions
 
 Headers = dict[str, str]
 
