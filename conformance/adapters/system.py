@@ -31,7 +31,7 @@ class BrokerUnderTest:
     def lacks(self, wanted: Wanted) -> str:
         if isinstance(wanted, Need):
             return self._lacks_need(wanted)
-        if getattr(wanted, "fails_disk", False) and self._untraced:
+        if wanted.fails_disk and self._untraced:
             return self._untraced
         return self._able(wanted) if self._able else ""
 

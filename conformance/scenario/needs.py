@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Protocol
+from signal import Signals
+from typing import ClassVar, Protocol
 
 
 class Means(enum.StrEnum):
@@ -21,7 +22,10 @@ class Means(enum.StrEnum):
 
 
 class Wanted(Protocol):
-    """A need or a fault, as system and machine are asked for it. `commands`: those that an external broker needs."""
+    """A need or a fault, as system and machine are asked for it. `commands`: those that an external broker needs.
+
+    `signal` is what a fault sends to the processes of the broker, and `fails_disk` says whether its disk fails.
+    """
 
     @property
     def name(self) -> str: ...
@@ -31,6 +35,12 @@ class Wanted(Protocol):
 
     @property
     def commands(self) -> tuple[str, ...]: ...
+
+    @property
+    def signal(self) -> Signals | None: ...
+
+    @property
+    def fails_disk(self) -> bool: ...
 
 
 class SystemUnderTest(Protocol):
@@ -64,6 +74,9 @@ class Need:
     `option` is the option of a queue that it is, and `mode` the mode of a consumer. `of_client`:
     the suite's own sessions can do it, and a vendor's client cannot.
     """
+
+    signal: ClassVar[None] = None
+    fails_disk: ClassVar[bool] = False
 
     says: str
     means: Means | None = None

@@ -195,7 +195,7 @@ class Able:
     def __call__(self, wanted: Wanted) -> str:
         if wanted.means is Means.TRACER:
             return self._once("trace", self._cannot_trace)
-        if getattr(wanted, "signal", None):
+        if wanted.signal:
             return self._once("signal", self._cannot_signal)
         return ""
 

@@ -79,7 +79,7 @@ def why_not(rules: External, wanted: Wanted) -> str:
     never = _NEVER.get(wanted) or (_NEVER.get(wanted.means) if wanted.means else None)
     if never:
         return never
-    if getattr(wanted, "signal", None) and not wanted.commands:
+    if wanted.signal and not wanted.commands:
         return "the processes of an external broker are out of reach, and no command of its owner stands for this fault"
     missing = [name for name in wanted.commands if rules.command(name) is None]
     if missing:
