@@ -19,8 +19,8 @@ from proton.handlers import MessagingHandler
 from proton.reactor import Container
 
 from conformance import adapters
+from conformance.clients.job import Connection, Job, Tolerances, Work
 from conformance.clients.roles.play import run_job
-from conformance.clients.workers.job import Job
 from conformance.errors import UsageError
 from conformance.history import Op, Phase, Recorder, bare_header, make_body, message_id
 from conformance.ledger import Ledger
@@ -121,16 +121,12 @@ def session() -> Iterator[str]:
 
 def _ours(host: str, port: int, folder: pathlib.Path, turn: int) -> float:
     job = Job(
-        step=Publish(MESSAGES, window=WINDOW),
+        connection=Connection(addresses=((host, port),), protocol="amqp"),
+        work=Work(step=Publish(MESSAGES, window=WINDOW), queue="bench", producer=turn + 1),
+        tolerances=Tolerances(silence_s=0.0),
         header=bare_header("publisher"),
         history=str(folder / f"{turn}.jsonl"),
-        host=host,
-        port=port,
-        protocol="amqp",
-        queue="bench",
         epoch=1,
-        producer=turn + 1,
-        silence_s=0.0,
     )
     started = time.perf_counter()
     result = run_job(job, ())

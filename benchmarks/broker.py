@@ -28,8 +28,8 @@ from benchmarks import broker_proton
 from benchmarks import broker_sites as sites
 from benchmarks import broker_wire as wire
 from benchmarks.broker_sites import QUEUE, Peer, Site
+from conformance.clients.job import Connection, Dialect, Job, Work
 from conformance.clients.roles.modes import AckHeader
-from conformance.clients.workers.job import Job
 from conformance.history import bare_header
 from conformance.ledger import Ledger
 from conformance.protocols.amqp.sessions.session import AmqpSession
@@ -240,15 +240,12 @@ def _no_broker(ledger: Ledger) -> Iterator[_SilentPeer]:
 def consume(site: Peer, count: int) -> None:
     """Receive `count` messages with the suite's session, and acknowledge each group in a transaction."""
     job = Job(
-        step=Drain(),
+        connection=Connection(addresses=((_HOST, site.port("amqp")),), protocol="amqp"),
+        dialect=Dialect(ack_confirm="transaction"),
+        work=Work(step=Drain(), queue=QUEUE),
         header=bare_header("bench-consumer"),
         history="",
-        host=_HOST,
-        port=site.port("amqp"),
-        protocol="amqp",
-        queue=QUEUE,
         epoch=1,
-        ack_confirm="transaction",
     )
     session = AmqpSession(job, lambda: None)
     session.attach_receiver(QUEUE, 1000, AckHeader.INDIVIDUAL)

@@ -124,6 +124,11 @@ class Claim(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return set(self.surfaces) == {"reference"}
 
     @property
+    def of_disk(self) -> bool:
+        """Whether it speaks of what is on the disk, so that only a fault there decides it."""
+        return self.needs == "disk"
+
+    @property
     def is_expectation(self) -> bool:
         """Whether the suite itself makes the claim, for its `reason`, without a document."""
         return self.source.document == SUITE

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 
+from conformance.adapters.container.docker import DockerLauncher
 from conformance.adapters.container.engine import connect
 from conformance.adapters.container.images import Recipe, broker_image
 from conformance.adapters.file_adapter import FileAdapter
@@ -38,7 +39,7 @@ def _recipe(name: str) -> Recipe:
     adapter = find(f"{name.removesuffix(':docker')}:docker")
     if not isinstance(adapter, FileAdapter):
         raise UsageError(f"{name} has no [container]")
-    return adapter.recipe()
+    return DockerLauncher().recipe(adapter.source)
 
 
 if __name__ == "__main__":

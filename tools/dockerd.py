@@ -22,8 +22,8 @@ import uuid
 from collections.abc import Iterator, Sequence
 
 from conformance import mounts, paths
+from conformance.adapters.broker_log import launch_error, text_of
 from conformance.adapters.container import engine
-from conformance.adapters.launch.broker_log import launch_error, text_of
 from conformance.errors import ConformanceError, LaunchError, UsageError, visible
 from conformance.ledger import Ledger, release_leftovers
 from conformance.processes import open_pidfd, wait_ended

@@ -1,8 +1,10 @@
 """Adapters: a broker is described by data (`fixtures/brokers/NAME/broker.toml`) and run by a launcher.
 
-`interface`     the two protocols that the rest of the suite uses: `Adapter` and `Broker`
+`interface`     the protocols that the rest of the suite uses: `Adapter`, `Broker` and `Node`
 `opening`       finds an adapter by name, and opens it: settings, client, configuration, credentials
-`file_adapter`  the adapter that a `broker.toml` makes, and its launcher
+`file_adapter`  the adapter that a `broker.toml` makes
+`launchers`     the table of launchers: native, docker, external
+`system`        what scenarios can have from a broker, its launcher and its client
 `file`          the tables of a `broker.toml`, how it is read, its settings, placeholders and schema
 `distribution`  fetches and unpacks a broker, or finds the installed one
 `launch`        starts a broker as processes of this machine
@@ -10,7 +12,6 @@
 `external`      uses a broker that runs already
 `config`        copies and edits a user's own configuration
 `credentials`   TLS and login of clients; it holds no secret
-`controls`      chooses the fallback of a control that this broker cannot be given
 `vendor_clients` vendors' own clients, as data
 `web`           one HTTP request to a broker's own interface
 """

@@ -5,8 +5,8 @@
 its name where a package declares it as an entry point of the group `conformance.adapters`.
 `conformance adapters check` tries whether a broker keeps what is written here.
 
-A `Broker` has three sides, one for each kind of user: `Facts` for evidence and reports, `Service` for clients, and
-`Processes` for faults.
+A `Broker` has a `Service` for clients, and one node or several. A `Node` is a process tree: it has `Facts` for evidence
+and reports, and `Processes` for faults.
 """
 
 from __future__ import annotations
@@ -20,15 +20,12 @@ from typing import Literal, Protocol, Self
 import msgspec
 
 from conformance.adapters.credentials import OPEN, Access
-from conformance.adapters.file.launch_tables import Artifact, Progress
+from conformance.adapters.file.launch_tables import Artifact, External, Progress
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.file.settings import EffectiveSettings
 from conformance.claims import Value
 from conformance.ledger import Ledger
 from conformance.scenario.needs import Need, Wanted
-
-NATIVE, DOCKER, EXTERNAL = "native", "docker", "external"
-LAUNCHERS = (NATIVE, DOCKER, EXTERNAL)
 
 Options = tuple[tuple[str, bool | int | str], ...]
 """Names and values of a queue's own rules."""
@@ -164,19 +161,12 @@ class Processes(Protocol):
         """The status of the process that was started: None while it runs, negative if a signal ended it."""
 
 
-class Broker(Protocol):
-    """One broker in a folder of its own, with ports of its own: started, killed by others, started again on its data.
-
-    Leaving its `with` closes it.
-    """
+class Node(Protocol):
+    """One process tree of a broker, with its data, its journal and its logs. Faults and tracers act on a node."""
 
     @property
     def facts(self) -> Facts:
         """For evidence and reports."""
-
-    @property
-    def service(self) -> Service:
-        """For clients."""
 
     @property
     def target(self) -> Processes:
@@ -186,6 +176,30 @@ class Broker(Protocol):
     def epoch(self) -> int:
         """The number of its starts."""
 
+    def launch(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
+        """Start it, and return at once; `wrap` stands before its command, `more` after it. Raises `LaunchError`."""
+
+    def wait_ready(self, ready_s: float = 0.0) -> None:
+        """Wait until it is ready for clients: `ready_s`, or longer if its file says so. Raises `LaunchError`."""
+
+    def stop(self) -> None:
+        """Stop it cleanly; `LaunchError` if it does not end in time, and it is killed then."""
+
+
+class Broker(Protocol):
+    """One broker as clients see it, with its nodes: started, killed by others, started again on its data.
+
+    It has a folder and ports of its own. Leaving its `with` closes it.
+    """
+
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """Its nodes, at least one."""
+
+    @property
+    def service(self) -> Service:
+        """For clients."""
+
     def __enter__(self) -> Self:
         """Return itself."""
 
@@ -193,20 +207,16 @@ class Broker(Protocol):
         """Close it."""
 
     def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = (), ready_s: float = 0.0) -> float:
-        """Start it, and return the seconds after which it was ready and had its queues.
+        """Launch it, and return the seconds after which it was ready and had its queues; see `Node.launch`.
 
-        `wrap` stands before its command, `more` after it. It has `ready_s` to become ready, or longer if its file says
-        so. Raises `LaunchError` with the end of its log; nothing of it is left then.
+        Raises `LaunchError` with the end of its log; nothing of it is left then.
         """
 
-    def launch(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
-        """Start it, and return at once. Raises `LaunchError`."""
+    def stop(self) -> None:
+        """Stop each node cleanly; see `Node.stop`."""
 
     def declare(self, queue: str) -> None:
         """Declare one more queue while it runs, and return when the broker has answered. Raises `LaunchError`."""
-
-    def stop(self) -> None:
-        """Stop it cleanly; `LaunchError` if it does not end in time, and it is killed then."""
 
     def close(self) -> None:
         """Kill its processes, and release its ports; a second call does nothing."""
@@ -228,6 +238,26 @@ class QueueClient(Protocol):
         """Receive every message of the queue."""
 
 
+class Launcher(Protocol):
+    """How the brokers of an adapter come to run. Its text is `word`, with its value if it has one (`external=URL`)."""
+
+    @property
+    def word(self) -> str:
+        """The word in an adapter's name: `native`, `docker` or `external`."""
+
+    @property
+    def owned(self) -> bool:
+        """Whether an owner runs the broker and its messages, and the suite may not stop or configure it by itself."""
+
+    @property
+    def contained(self) -> bool:
+        """Whether the processes run in a container, which has its own tracer, and its own numbers of processes."""
+
+    @property
+    def rules(self) -> External:
+        """What its owner says: addresses, and commands for faults; empty for a broker that the suite starts."""
+
+
 class Adapter(Protocol):
     """A broker of one version under one launcher: it describes the broker, and prepares any number of it."""
 
@@ -240,8 +270,8 @@ class Adapter(Protocol):
         """The version of the product."""
 
     @property
-    def launcher(self) -> str:
-        """One of `LAUNCHERS`."""
+    def launcher(self) -> Launcher:
+        """One of `launchers.LAUNCHERS`."""
 
     @property
     def file(self) -> BrokerFile:

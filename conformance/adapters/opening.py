@@ -26,7 +26,7 @@ from conformance.adapters.file.launch_tables import Progress
 from conformance.adapters.file.reading import load
 from conformance.adapters.file.settings import parse_assignments
 from conformance.adapters.file_adapter import FileAdapter
-from conformance.adapters.interface import DOCKER, EXTERNAL, MEMBERS, Adapter
+from conformance.adapters.interface import MEMBERS, Adapter
 from conformance.adapters.vendor_clients import ClientFile
 from conformance.claims import Value
 from conformance.errors import UsageError
@@ -274,8 +274,8 @@ def with_configuration(adapter: Adapter, path: pathlib.Path | None) -> Adapter:
             f"--config {path}: {adapter.name} has no [config] in its broker.toml, the table that says what of a "
             "configuration is a port or a path; docs/how-to/own-configuration.md has an example"
         )
-    contained = adapter.launcher == DOCKER
-    reason = "its owner configures it" if adapter.launcher == EXTERNAL else ""
+    contained = adapter.launcher.contained
+    reason = "its owner configures it" if adapter.launcher.owned else ""
     if reason := reason or (adapter.file.config.natively_only if contained else ""):
         raise UsageError(
             f"--config {path}: {adapter.spec}: {reason}; a copy runs natively, --adapter "
@@ -331,6 +331,6 @@ def credentials_of(adapter: Adapter, protocol: str) -> Access:
 
 
 def _of_address(adapter: Adapter, protocol: str) -> Access:
-    rules = adapter.place.rules if isinstance(adapter, FileAdapter) else None
-    found = places(rules.urls, adapter.file).get(protocol) if rules is not None else None
+    launcher = adapter.launcher
+    found = places(launcher.rules.urls, adapter.file).get(protocol) if launcher.owned else None
     return found.access if found is not None else OPEN

@@ -184,7 +184,7 @@ def with_client(adapter: Adapter, client: ClientFile | None) -> Adapter:
             f"{adapter.name} is a Python class: --protocol {client.surface} needs an adapter of a file",
             code="client-needs-file",
         )
-    if adapter.place.rules is not None:
+    if adapter.launcher.owned:
         raise UsageError(
             f"--protocol {client.surface}: vendors' clients are not used with an external broker; use amqp or stomp",
             code="client-with-external",

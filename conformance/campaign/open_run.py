@@ -18,7 +18,6 @@ import msgspec
 from conformance import adapters, judge, records
 from conformance.adapters import READY_QUEUE
 from conformance.adapters.distribution.versions import greeted_version_differs
-from conformance.adapters.interface import EXTERNAL
 from conformance.campaign.batches import BatchJudge
 from conformance.campaign.folders import judge_folder
 from conformance.campaign.options import Campaign, run_record
@@ -59,7 +58,7 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[OpenRun]:
     """
     for line in release_leftovers():
         watcher.note(f"released what an earlier run left: {line}")
-    if campaign.adapter.launcher == "native":
+    if not campaign.adapter.launcher.contained:
         campaign.adapter.install(watcher.download, offline=campaign.options.offline)
     if campaign.jobs < (campaign.options.jobs or 1):
         watcher.note(f"--jobs {campaign.options.jobs}: an external broker plays one trial at a time")
@@ -72,7 +71,7 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[OpenRun]:
     written = RunWriter(campaign.folder, run, campaign.earlier)
     with Ledger(campaign.folder, run.run) as ledger:
         planned = campaign.trials
-        if planned and campaign.adapter.launcher == EXTERNAL:
+        if planned and campaign.adapter.launcher.owned:
             campaign = _reach(campaign, ledger, written, watcher)
             planned = campaign.trials
         starting = _spark(campaign, planned)

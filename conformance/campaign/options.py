@@ -15,8 +15,7 @@ from importlib.metadata import version as version_of
 from conformance import adapters, claims, processes, scenario
 from conformance.adapters import Adapter, BrokerRequest, opening
 from conformance.adapters.credentials import OPEN, Access, ClientTls
-from conformance.adapters.interface import EXTERNAL
-from conformance.adapters.node import BrokerNode
+from conformance.adapters.system import BrokerUnderTest
 from conformance.claims import Catalogue
 from conformance.errors import UsageError, matching
 from conformance.faults import possible
@@ -95,7 +94,7 @@ class Campaign:
     @property
     def jobs(self) -> int:
         """The number of brokers on trial at once; an external broker is one."""
-        return 1 if self.adapter.launcher == EXTERNAL else self.options.jobs or processes.cores()
+        return 1 if self.adapter.launcher.owned else self.options.jobs or processes.cores()
 
 
 def prepare(options: Options) -> Campaign:
@@ -155,8 +154,8 @@ def _able(selection: Selection, scenarios: Mapping[str, Scenario]) -> Selection:
 
 def unable(selection: Selection, played: Sequence[Scenario]) -> dict[str, str]:
     """Return the faults and other needs of these scenarios that the broker cannot have here, and why."""
-    node = BrokerNode(selection.adapter, selection.protocol, selection.settings, selection.vendor)
-    return possible.unable((wanted for item in played for wanted in item.wanted), node)
+    system = BrokerUnderTest(selection.adapter, selection.protocol, selection.settings, selection.vendor)
+    return possible.unable((wanted for item in played for wanted in item.wanted), system)
 
 
 def dated_folder(name: str = "") -> pathlib.Path:
@@ -250,7 +249,7 @@ def run_record(campaign: Campaign) -> RunRecord:
         seed=selection.seed,
         adapter=adapter.name,
         version=adapter.version,
-        launcher=adapter.launcher,
+        launcher=adapter.launcher.word,
         protocol=selection.protocol,
         client=client,
         title=adapter.file.full_title,

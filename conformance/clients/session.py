@@ -12,8 +12,8 @@ from typing import Any, ClassVar, NamedTuple
 from typing_extensions import override
 
 from conformance import limits
+from conformance.clients.job import Job
 from conformance.clients.roles.modes import AckHeader
-from conformance.clients.workers.job import Job
 from conformance.errors import BrokerError, ClientError, LoginError
 from conformance.history import Op, Phase
 

@@ -9,7 +9,7 @@ from conformance.faults.disk import injection
 from conformance.faults.link import connection
 from conformance.faults.power import image
 from conformance.scenario.faults import DiskFault, Fault
-from conformance.scenario.needs import Means, Need, Node, Wanted
+from conformance.scenario.needs import Means, Need, SystemUnderTest, Wanted
 
 MEANS: Mapping[Means, Callable[[], str]] = {
     Means.TRACER: injection.cannot,
@@ -27,8 +27,8 @@ class ThisMachine:
         return MEANS[means]()
 
 
-class AnyNode:
-    """A node that lacks nothing: what is missing then is missing on this machine (`scenario.needs.Node`)."""
+class AnySystem:
+    """A system that lacks nothing: what is missing then is missing on this machine (`SystemUnderTest`)."""
 
     def lacks(self, wanted: Wanted) -> str:
         return ""
@@ -37,9 +37,9 @@ class AnyNode:
         return False
 
 
-def unable(asked: Iterable[Need | Fault | DiskFault], node: Node | None = None) -> dict[str, str]:
-    """Return by name why the node, or this machine, cannot have each of these, without those that it can have."""
-    machine, node = ThisMachine(), node or AnyNode()
+def unable(asked: Iterable[Need | Fault | DiskFault], system: SystemUnderTest | None = None) -> dict[str, str]:
+    """Return by name why the system, or this machine, cannot have each of these, without those that it can have."""
+    machine, system = ThisMachine(), system or AnySystem()
     by_name = {wanted.name: wanted for wanted in asked}
-    found = {name: wanted.available(node, machine) for name, wanted in by_name.items()}
+    found = {name: wanted.available(system, machine) for name, wanted in by_name.items()}
     return {name: why for name, why in found.items() if why}

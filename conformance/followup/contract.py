@@ -18,11 +18,11 @@ from collections.abc import Callable, Iterator, Mapping
 
 from conformance import claims, locks
 from conformance.adapters import Adapter, Broker, BrokerRequest, open_broker
+from conformance.adapters.broker_log import launch_error, text_of
 from conformance.adapters.credentials import Access
 from conformance.adapters.external.addresses import WitnessConnection
-from conformance.adapters.file_adapter import DURABLE, FileAdapter
-from conformance.adapters.interface import EXTERNAL, Processes
-from conformance.adapters.launch.broker_log import launch_error, text_of
+from conformance.adapters.file_adapter import DURABLE
+from conformance.adapters.interface import Processes
 from conformance.adapters.opening import check_credentials
 from conformance.errors import ClientError, ConformanceError, FaultError, LaunchError, UsageError
 from conformance.faults import process
@@ -82,10 +82,11 @@ def _checked_protocols(adapter: Adapter) -> list[str]:
 
 def _not_checked(adapter: Adapter, protocol: str) -> str:
     """Say why the check does not use a protocol of the broker; empty if it does."""
-    rules = adapter.place.rules if isinstance(adapter, FileAdapter) else None
+    launcher = adapter.launcher
     if protocol not in WIRES:
         return "no client of this suite speaks it"
-    return f"no address was given for it (external.urls.{protocol})" if rules and protocol not in rules.urls else ""
+    unreached = launcher.owned and protocol not in launcher.rules.urls
+    return f"no address was given for it (external.urls.{protocol})" if unreached else ""
 
 
 def assumptions(adapter: Adapter) -> list[str]:
@@ -124,7 +125,7 @@ def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *,
     been stopped.
     """
     protocols = _checked_protocols(adapter)
-    if not protocols and adapter.launcher == EXTERNAL:  # nothing could be checked
+    if not protocols and adapter.launcher.owned:  # nothing could be checked
         words = ", ".join(adapter.file.protocols)
         raise UsageError(
             f"{adapter.file.title} speaks {words}, and no client of this suite does: there is nothing to check",
@@ -137,7 +138,7 @@ def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *,
         broker = adapter.prepare(
             folder, adapter.effective(), list(queues.values()), ledger, offline=offline, client=client
         )
-        details.append(str(broker.facts.folder))
+        details.append(str(broker.nodes[0].facts.folder))
     with broker:
         try:
             _Check(adapter, broker, queues, ledger, tell).run()
@@ -147,7 +148,7 @@ def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *,
 
 def with_log(adapter: Adapter, broker: Broker, what: str) -> LaunchError:
     """Return an error with what the broker's log says, without secrets."""
-    log = broker.facts.log
+    log = broker.nodes[0].facts.log
     return launch_error(what, adapter.file.without_secrets(text_of(log), adapter.path.parent), log)
 
 
@@ -168,9 +169,10 @@ class _Check:
 
     def __init__(self, adapter: Adapter, broker: Broker, queues: Mapping[str, str], ledger: Ledger, tell: Tell) -> None:
         self.adapter, self.broker, self.queues, self.ledger, self.tell = adapter, broker, queues, ledger, tell
+        (self.node,) = broker.nodes
 
     def run(self) -> None:
-        by_command, target = self.broker.facts.by_command, self.broker.target
+        by_command, target = self.node.facts.by_command, self.node.target
         with self.step("start") as details:
             self.broker.start()
             details.append("it runs already" if by_command else f"pids {', '.join(map(str, target.processes()))}")
@@ -210,7 +212,7 @@ class _Check:
             left = self.leave_messages()
             with self.step(fault) as details:
                 address = self.broker.service.endpoint(next(iter(self.queues)))
-                details.append(_fire_by_command(self.broker.target, fault, address))
+                details.append(_fire_by_command(self.node.target, fault, address))
             self.find_after(f"back after {fault}", left)
 
     def leave_messages(self) -> dict[str, str]:
@@ -241,7 +243,7 @@ class _Check:
                     ) from error
 
     def kill(self) -> None:
-        target = self.broker.target
+        target = self.node.target
         with self.step("kill") as details:
             with target.armed("kill") as descriptors:
                 send_all(descriptors, signal.SIGKILL)

@@ -20,7 +20,6 @@ import msgspec
 from conformance import adapters, campaign, claims, paths, records, scenario
 from conformance.adapters import Adapter, BrokerRequest, EffectiveSettings
 from conformance.adapters.config import own_configuration
-from conformance.adapters.controls import substitute
 from conformance.campaign import Campaign, Options, Watcher
 from conformance.claims import Catalogue, Value
 from conformance.errors import ExitCode, FaultError, HistoryError, UsageError
@@ -34,8 +33,9 @@ from conformance.judge.trial_anomalies import compare, offences
 from conformance.records import RunRecord, TrialRecord
 from conformance.run import artifacts
 from conformance.run.planning import Planned, Selection, arm_label, drawn_for, plan, subject_trials
-from conformance.run.trial import describe
+from conformance.run.trial.player import describe
 from conformance.scenario import Scenario
+from conformance.scenario.controls import substitute
 
 _AGAIN = re.compile(r"\.again-\d+$")
 _SILENT = (Verdict.NOT_APPLICABLE, Verdict.NOT_TRIED)
@@ -433,7 +433,7 @@ def _checks(replay: Replay, judgement: Judgement) -> dict[str, list[str]]:
         stated = replay.campaign.catalogue.claims[claim]
         if not stated.judged:
             continue
-        run = (selection.adapter.launcher, selection.protocol, selection.weakens)
+        run = (selection.adapter.launcher.owned, selection.protocol, selection.weakens)
         control = substitute(check, stated.kind, script.fault_for(stated), *run).control
         label = control.label if control else ""
         if claim in answered if replay.record.arm == "subject" else label == replay.record.control:

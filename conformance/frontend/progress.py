@@ -27,9 +27,10 @@ from rich.text import Text
 from conformance.campaign import Campaign, Watcher
 from conformance.errors import visible
 from conformance.judge.rows import Verdict, VerdictRow, replay_in
-from conformance.report.phrases import MEANINGS, plural, steps_in_words
+from conformance.report.phrases import MEANINGS, steps_in_words
 from conformance.run.planning import Planned
 from conformance.run.record import Progress
+from conformance.words import plural
 
 ENOUGH = 2
 """Trials of a group that must have ended before the rest is estimated."""
@@ -222,8 +223,8 @@ class Show:
         vendor = run.selection.vendor
         through = f" through {vendor.title} {vendor.version}" if vendor else ""
         self.say(
-            f"{run.adapter.file.title} {run.adapter.version} ({run.adapter.launcher}) over {run.selection.protocol}"
-            f"{through}, seed {run.selection.seed}, into {run.folder}"
+            f"{run.adapter.file.title} {run.adapter.version} ({run.adapter.launcher.word}) over "
+            f"{run.selection.protocol}{through}, seed {run.selection.seed}, into {run.folder}"
         )
         if self.live:
             self._live.start()

@@ -80,7 +80,11 @@ _EXCUSED: Mapping[str, Callable[[Scenario], bool]] = {
 
 def judges(claim: Claim, anomaly: str, item: Scenario, trial: TrialRecord, run: RunRecord) -> bool:
     """Return whether the standing check of a claim judges this trial of a scenario."""
-    if trial.arm != "subject" or not {name for fault in item.faults for name in fault.names} <= set(claim.faults):
+    met = {name for fault in item.faults for name in fault.names}
+    if trial.arm != "subject" or not met <= set(claim.faults):
+        return False
+    # What is lost without a fault says nothing about the disk; other claims speak of it.
+    if claim.of_disk and not met:
         return False
     if unmet(claim.when, {**run.settings, **trial.settings, **item.session}, run.absent):
         return False

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from conformance import claims
+from conformance.adapters.launchers import is_owned
 from conformance.claims import DESTINATIONS, Catalogue, Claim, Exclusion, Kind, Subject, Value, in_force
 from conformance.judge import applicable, confidence, reasons, tally
 from conformance.judge.anomalies import ANOMALIES, EVERYWHERE
@@ -28,9 +29,6 @@ FEWEST_FAILURES = 2
 """A control of several trials must fail in so many: one failure may have another cause than the weakened setting."""
 
 _REPEATED = (Kind.LIVENESS, Kind.TIMING)
-
-_EXTERNAL = "external"
-"""The launcher of a broker that runs already."""
 
 _FAILING_DISK = "A failing disk only: a held sync or a power loss shows whether answers wait for a disk that works."
 _PROCESS_DEATH = "Process death only: the claim is about the disk, and the page cache survives the death of a process."
@@ -207,7 +205,7 @@ def _in_force(run: RunRecord, asked: Mapping[str, Value] = MappingProxyType({}))
 
     The suite never drains the dead-letter and expiry queues of an external broker: they belong to its owner.
     """
-    values = {**run.settings, **asked, **(dict.fromkeys(DESTINATIONS, "") if run.launcher == _EXTERNAL else {})}
+    values = {**run.settings, **asked, **(dict.fromkeys(DESTINATIONS, "") if is_owned(run.launcher) else {})}
     return in_force(claims.load().exclusions, values)
 
 
@@ -286,7 +284,7 @@ def _without_client(claim: Claim, run: RunRecord) -> Ruling:
 def _unable(one: Tally, run: RunRecord) -> str | None:
     """Say which fault or other need of the scenario this run cannot provide; else None."""
     for name in (name for fault in one.scenario.faults for name in fault.names if name in run.unable):
-        if run.launcher == _EXTERNAL:  # the owner's file decides, not this machine
+        if is_owned(run.launcher):  # the owner's file decides, not this machine
             return f"No {name} of an external broker: {run.unable[name]}"
         return f"This machine cannot do {name}: {run.unable[name]}"
     needs = (need.name for need in (*one.scenario.needs, *one.scenario.of_client))
@@ -417,7 +415,7 @@ def _doubts_of_faults(one: Tally) -> Iterator[str]:
 
 def short_of_disk(one: Tally) -> str:
     """Say that the claim is about the disk and the fault does not reach it; else empty."""
-    if one.claim.needs != "disk" or one.fault in DECIDE_DISK:
+    if not one.claim.of_disk or one.fault in DECIDE_DISK:
         return ""
     fault = FAULTS.get(one.fault)
     return _FAILING_DISK if fault and fault.fails_disk else _PROCESS_DEATH

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from conformance.adapters.controls import substitute
+from conformance.adapters.launchers import is_owned
 from conformance.claims import Claim
 from conformance.history import message_id
 from conformance.judge import applicable
@@ -18,6 +18,7 @@ from conformance.judge.plan.facts import TrialFacts, median
 from conformance.judge.rows import ControlResult, Exposure, Witness
 from conformance.records import RunRecord, TrialRecord
 from conformance.scenario import Check, Scenario, Weakened
+from conformance.scenario.controls import substitute
 from conformance.scenario.script import SETTLE
 
 NONE = "none"
@@ -194,7 +195,7 @@ def count(
     fault = NONE if scenario.standing else scenario.fault_for(claim)
     run = evidence.run
     weakens = run.settings if run.weakens is None else run.weakens
-    check = substitute(check, claim.kind, fault, run.launcher, run.protocol, weakens)
+    check = substitute(check, claim.kind, fault, is_owned(run.launcher), run.protocol, weakens)
     control = evidence.of(scenario.id, "control", check.control.label) if check.control else []
     subject = _arm(evidence.of(scenario.id, "subject"), evidence, fault, ANOMALIES[check.anomaly])
     if scenario.standing:

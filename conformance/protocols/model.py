@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from conformance.protocols.options import ProtocolOptions
     from conformance.protocols.ties import LinkReading
 
 
@@ -78,7 +79,8 @@ class Reproducer(NamedTuple):
 class ClientProtocol(NamedTuple):
     """A protocol of clients.
 
-    `link` imports what reads its frames and ties them to messages. `sessions` are the kinds of clients that the suite
+    `link` imports what reads its frames and ties them to messages, and `options` the class of its own keys in a
+    broker's file. `sessions` are the kinds of clients that the suite
     has of its own (`Scenario.client`), which its folder `sessions` holds. `vendors`: it is spoken through vendors' own
     clients; `opaque` are wire protocols of these whose frames the suite cannot read. `depth_method` is the word of
     `[depth]` in broker.toml that asks over this protocol.
@@ -87,6 +89,7 @@ class ClientProtocol(NamedTuple):
     name: str
     title: str
     link: Callable[[], LinkReading] | None = None
+    options: Callable[[], type[ProtocolOptions]] | None = None
     sessions: tuple[str, ...] = ()
     vendors: bool = False
     library: Library | None = None

@@ -29,6 +29,7 @@ from conformance.records import TrialRecord
 from conformance.report import model, phrases, pictures, questions
 from conformance.report.model import Expectations
 from conformance.scenario import Scenario
+from conformance.words import plural
 
 _ROW = re.compile(r"<tr>(\s*<td><code>([\w.-]+)</code></td>)")
 _BESIDE = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]*\)")
@@ -324,7 +325,7 @@ def environment() -> jinja2.Environment:
     filters: dict[str, Callable[..., Any]] = {
         "anchor": anchor,
         "described": describe_problem,
-        "plural": phrases.plural,
+        "plural": plural,
         "exposure": phrases.exposure_words,
         "control": phrases.control_words,
         "bound": phrases.bound_words,

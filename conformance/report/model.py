@@ -19,7 +19,8 @@ from conformance.claims import Catalogue, Kind, Scope, Subject
 from conformance.judge.exits import exit_code
 from conformance.judge.rows import Course, Judgement, Verdict, VerdictRow
 from conformance.records import RunRecord, TrialRecord
-from conformance.report.phrases import UNTRIED, exposure_words, gravity, plural
+from conformance.report.phrases import UNTRIED, exposure_words, gravity
+from conformance.words import plural
 
 
 class Standing(enum.StrEnum):

@@ -12,6 +12,7 @@ from conformance.judge.exits import codes, exit_code
 from conformance.judge.reasons import faults_named
 from conformance.judge.rows import ControlResult, Exposure, Judgement, Verdict, VerdictRow
 from conformance.records import RunRecord
+from conformance.scenario import options
 from conformance.scenario.script import (
     After,
     All,
@@ -35,6 +36,7 @@ from conformance.scenario.script import (
     Together,
     Trigger,
 )
+from conformance.words import ordinal, plural
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,15 +167,6 @@ def command_to_decide(row: VerdictRow, command: str) -> str:
     return shlex.join([*kept, "--claims", row.claim, "--trials", str(max(2 * row.trials, 6))])
 
 
-def plural(count: int, noun: str) -> str:
-    """Return a count with its noun.
-
-    >>> plural(1, "claim"), plural(1240, "message")
-    ('1 claim', '1,240 messages')
-    """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
-
-
 def exposure_words(exposure: Exposure | None) -> str:
     """Say what was at risk, in one phrase; the unit is the trial."""
     if exposure is None:
@@ -242,50 +235,12 @@ def _publishing(step: Publish) -> str:
     if step.batch:
         back = f" and roll back every {ordinal(step.rollback_every)}" if step.rollback_every else ""
         parts.append(f"in transactions of {step.batch}; commit each{back}")
-    if step.hurries:
-        parts.append("the request to commit follows at once, and all answers are read together")
-    if step.every_ms:
-        parts.append(f"{'a transaction' if step.batch else 'a send'} is due every {step.every_ms:g} ms")
-    if step.peek:
-        parts.append("a receiver waits on the queue and takes what becomes available")
-    if step.lives_ms:
-        parts.append(f"each lives for {step.lives_ms:,} ms")
-    if step.unasked_every:
-        parts.append(f"every {ordinal(step.unasked_every)} asks for no answer")
-    if step.ack_event_mode:
-        parts.append(
-            f"the broker gets that window, and is asked for {step.ack_event_mode.upper()} acknowledgement events"
-        )
-    if step.immediate_every:
-        parts.append(f"every {ordinal(step.immediate_every)} asks for Ack Immediately")
-    return "; ".join(parts)
+    return "; ".join([*parts, *options.phrases(step)])
 
 
 def _consuming(step: Consume) -> str:
     parts = [f"Consume in {step.mode.upper()} mode with a prefetch of {step.prefetch:,}, {_acknowledging(step)}"]
-    if step.rollback_every:
-        parts.append(f"roll back every {ordinal(step.rollback_every)}")
-    if step.forwards:
-        parts.append("send as many new messages in the same transaction")
-    if step.refuse:
-        parts.append(f"give every {ordinal(step.refuse_every)} new message back, in turn as {', '.join(step.refuse)}")
-    if step.hold:
-        parts.append("when the prefetch is used up, wait for more before acknowledging")
-    if step.backwards:
-        parts.append(f"wait until {step.backwards} are processed, and acknowledge the last one first")
-    if step.receives:
-        parts.append("call receive() for each")
-    if step.on_session:
-        parts.append("call acknowledge() on the session")
-    if step.work_ms:
-        parts.append(f"each processing takes {step.work_ms} ms")
-    if step.stop:
-        parts.append(f"stop after the {ordinal(step.stop)} delivery")
-    if step.renews is not None:
-        parts.append(f"after the {ordinal(step.renews)} delivery, give no more credit")
-    if step.until_silent:
-        parts.append("stop when no more messages come")
-    return "; ".join(parts)
+    return "; ".join([*parts, *options.phrases(step)])
 
 
 def _acknowledging(step: Consume) -> str:
@@ -327,16 +282,6 @@ _FRAMES = {
     "rollback_answer": "answer to a rollback",
 }
 _PLACES = {"before": "before", "middle": "in the middle of", "after": "right after"}
-
-
-def ordinal(number: int) -> str:
-    """Return an ordinal number.
-
-    >>> ordinal(1), ordinal(12), ordinal(1003)
-    ('1st', '12th', '1,003rd')
-    """
-    suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number:,}{suffix}"
 
 
 def _restart_sentence(step: Restart) -> str:

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from conformance.adapters import Broker
-from conformance.adapters.interface import Options
+from conformance.adapters.interface import Node, Options
 from conformance.errors import FaultError, LaunchError
 from conformance.faults.power.image import LossyDisk
 from conformance.ledger import Ledger
@@ -44,6 +44,12 @@ class RunningBroker:
     disk: LossyDisk | None = None
     start_seconds: list[float] = dataclasses.field(default_factory=list)
     waited_in_vain: set[str] = dataclasses.field(default_factory=set)
+
+    @property
+    def node(self) -> Node:
+        """The node of a broker of one: faults act on it, and it leaves the evidence."""
+        (node,) = self.broker.nodes
+        return node
 
     def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = (), ready_s: float = 0.0) -> None:
         self.start_seconds.append(self.broker.start(wrap, more=more, ready_s=ready_s))
@@ -181,8 +187,9 @@ class BrokerPool:
         )
         try:
             if first.own_disk:
-                image = broker.facts.folder / "disk.img"
-                running = dataclasses.replace(running, disk=LossyDisk.make(self._ledger, image, broker.facts.data))
+                facts = running.node.facts
+                disk = LossyDisk.make(self._ledger, facts.folder / "disk.img", facts.data)
+                running = dataclasses.replace(running, disk=disk)
             running.start()
             if running.disk is not None:
                 running.disk.settle()

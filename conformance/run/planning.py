@@ -18,12 +18,11 @@ from signal import Signals
 
 from conformance import adapters
 from conformance.adapters import Adapter, BrokerRequest, EffectiveSettings, opening, vendor_clients
-from conformance.adapters.controls import STORES, changes_broker, substitute
 from conformance.adapters.file.settings import weaken
-from conformance.adapters.interface import EXTERNAL, NATIVE
 from conformance.adapters.vendor_clients import ClientFile
 from conformance.claims import STORED, Catalogue, Claim, Subject, Value, is_about, unmet
 from conformance.scenario import MOST_ROUNDS, TRIALS, Check, Control, Liar, Scenario, SessionLiar, Weakened, slug
+from conformance.scenario.controls import STORES, changes_broker, substitute
 from conformance.scenario.needs import CLEAN_RESTART, Means
 from conformance.scenario.reading import most_queues, singles, without_answered_acks, without_last_restart
 from conformance.scenario.script import (
@@ -170,7 +169,7 @@ class Planned:
         For an external broker the settings only say what its product documents, so it is unknown.
         """
         buffered = self.settings.values.get("journal_buffer_ms", 0)
-        return buffered if isinstance(buffered, int) and self.adapter.launcher != EXTERNAL else 0
+        return buffered if isinstance(buffered, int) and not self.adapter.launcher.owned else 0
 
     @property
     def own_disk(self) -> bool:
@@ -301,11 +300,11 @@ def _controls(scenario: Scenario, selection: Selection, catalogue: Catalogue) ->
         settings = _settings(selection, scenario)
         missed = unmet(claim.when, {**settings.values, **scenario.session}, settings.absent)
         given_up = missed and claim_id not in selection.required and claim.subject is not Subject.SESSION
-        run = (selection.adapter.launcher, selection.protocol, selection.weakens)
+        run = (selection.adapter.launcher.owned, selection.protocol, selection.weakens)
         check = substitute(stated, claim.kind, scenario.fault_for(claim), *run)
         if check.control is None or given_up or not claim.gets_verdict(selection.required):
             continue
-        external = selection.adapter.launcher == EXTERNAL
+        external = selection.adapter.launcher.owned
         if isinstance(check.control, Weakened) and external and changes_broker(check.control):
             continue  # the judge says that it was not run
         if isinstance(check.control, Liar) and selection.client and _client_of_liars(selection) is None:
@@ -328,7 +327,7 @@ def _settings(selection: Selection, scenario: Scenario) -> EffectiveSettings:
 
 
 def _asked(adapter: Adapter, scenario: Scenario) -> dict[str, Value]:
-    if adapter.launcher == EXTERNAL:
+    if adapter.launcher.owned:
         return {}  # its owner states its settings
     known, of_queue = adapter.file.settings, adapter.file.queue_settings
     asked = {name: value for name, value in scenario.settings if name in known and known[name].settable}
@@ -410,7 +409,7 @@ def _planned(
 
 
 def _starts_fast(adapter: Adapter) -> bool:
-    return adapter.launcher == NATIVE and not adapter.file.java
+    return not (adapter.launcher.owned or adapter.launcher.contained or adapter.file.java)
 
 
 def drawn_for(

@@ -18,7 +18,7 @@ from conformance.claims import Value
 from conformance.clients.management import DepthClient
 from conformance.clients.session import Disconnected
 from conformance.errors import ClientError, UsageError
-from conformance.run.clients import reachable
+from conformance.run.trial.jobs import reachable
 
 _COMPLETE_S = 30.0
 _TICK_S = 0.1

@@ -12,16 +12,16 @@ import time
 from collections.abc import Iterator
 
 from conformance.adapters import Adapter, Broker
+from conformance.clients.job import Job, Work
 from conformance.clients.management import DepthClient
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.play import connect
 from conformance.clients.session import Disconnected, Session, pump_until
-from conformance.clients.workers import job as jobs
-from conformance.clients.workers.job import Job
 from conformance.errors import ClientError
 from conformance.history import bare_header
 from conformance.protocols import WIRES
-from conformance.run.clients import blocked_error, depth_probe, singly
+from conformance.run.trial.clients import blocked_error
+from conformance.run.trial.jobs import connection_to, depth_probe, dialect_of
 from conformance.scenario.script import Drain
 
 ANSWER_S = 10.0
@@ -47,7 +47,7 @@ class ProbeClient:
 
     def send(self, broker: Broker, queue: str) -> str:
         """Send a durable message; return its id once the broker has confirmed it."""
-        message = f"proof-{broker.epoch}-{next(_numbers)}-{time.monotonic_ns()}"
+        message = f"proof-{broker.nodes[0].epoch}-{next(_numbers)}-{time.monotonic_ns()}"
         with self._session(broker, queue) as session:
             session.attach_sender(queue)
             if not pump_until(session.pump, lambda: session.sendable() > 0, ANSWER_S):
@@ -112,26 +112,13 @@ class ProbeClient:
     @contextlib.contextmanager
     def _session(self, broker: Broker, queue: str) -> Iterator[Session]:
         """Yield a session; a lost connection becomes a `ClientError`."""
-        protocol, service = self.adapter.file.protocols[self.protocol], broker.service
-        host, port = service.endpoint(self.protocol)
         job = Job(
-            step=Drain(),
+            connection=connection_to(broker, self.protocol, connect_s=_CONNECT_S),
+            dialect=dialect_of(self.adapter, self.protocol),
+            work=Work(step=Drain(), queue=queue),
             header=bare_header("proof"),
             history="",
-            host=host,
-            port=port,
-            protocol=self.protocol,
-            queue=queue,
-            epoch=broker.epoch,
-            ack_confirm=protocol.ack_confirm or "",
-            destination=protocol.destination,
-            outcomes=protocol.outcomes,
-            singly=singly(self.adapter, self.protocol),
-            stomp=jobs.StompHeaders(
-                send=dict(protocol.send), subscribe=dict(protocol.subscribe), virtual_host=protocol.virtual_host
-            ),
-            connect_s=_CONNECT_S,
-            access=service.access(self.protocol),
+            epoch=broker.nodes[0].epoch,
         )
         try:
             session = connect(job, lambda: None)

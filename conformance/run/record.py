@@ -30,9 +30,9 @@ from conformance.history import Header
 from conformance.ledger import Ledger
 from conformance.records import Checksum, RunFile, RunRecord, TrialRecord
 from conformance.run.broker_pool import BrokerPool, RunningBroker
-from conformance.run.clients import Abort
 from conformance.run.planning import Planned
-from conformance.run.trial import INTERRUPTED, TrialPlayer, describe, record_unstarted
+from conformance.run.trial.clients import Abort
+from conformance.run.trial.player import INTERRUPTED, TrialPlayer, describe, record_unstarted
 
 
 class RunWriter:
@@ -251,7 +251,7 @@ class Recording:
                         continue
                     floor += took
                     if planned.arm == "subject":
-                        self.deviations = dict(running.broker.facts.deviations)
+                        self.deviations = dict(running.node.facts.deviations)
                 record, usable = self._play(planned, running)
                 floor += record.floor_seconds
                 found.append(record)

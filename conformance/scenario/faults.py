@@ -1,6 +1,6 @@
 """Faults: each is one class with all that other rooms ask of it, and one entry of `FAULTS`.
 
-How a fault is injected depends on the process that does it. A client sends the `signal` of a fault (`clients.workers`).
+How a fault is injected depends on the process that does it. A client sends the `signal` of a fault (`clients.trigger`).
 The proxy of a link acts by the class of a `LinkFault` (`faults.link`), and the tracer by the class of a `DiskFault`
 (`faults.disk`).
 """
@@ -13,7 +13,7 @@ from typing import ClassVar, Literal, get_args
 
 import msgspec
 
-from conformance.scenario.needs import Machine, Means, Node, available
+from conformance.scenario.needs import Machine, Means, SystemUnderTest, available
 from conformance.scenario.triggers import Above0, Count, Drawn, DrawnWait, Frame, Recovery, Trigger, tag_of
 
 
@@ -85,9 +85,9 @@ class _Fault(msgspec.Struct, frozen=True, tag_field="fault", tag=tag_of):
         return self.words.format(when=when, **msgspec.structs.asdict(self))
 
     @classmethod
-    def available(cls, node: Node, machine: Machine) -> str:
-        """Say why it cannot be injected into that node from this machine; empty if it can."""
-        return available(cls, node, machine)
+    def available(cls, system: SystemUnderTest, machine: Machine) -> str:
+        """Say why it cannot be injected into that system from this machine; empty if it can."""
+        return available(cls, system, machine)
 
 
 _CUTS = {"fin": "Close the connection cleanly", "rst": "Reset the connection", "half_open": "Silence the connection"}

@@ -1,14 +1,15 @@
-"""What a scenario needs beside its steps: values that a node of a broker and this machine are asked for.
+"""What a scenario needs beside its steps: values that the system under test and this machine are asked for.
 
-A need costs one entry here, the line of `Scenario` that says who has it, and the entry of `adapters.node` that says
-which brokers cannot meet it. Faults are asked for in the same way (`scenario.faults`).
+A need costs one entry here, the line of `Scenario` that says who has it, and an entry of `adapters.system` that
+says which brokers cannot meet it. Faults are asked for in the same way (`scenario.faults`).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-from typing import Protocol
+from signal import Signals
+from typing import ClassVar, Protocol
 
 
 class Means(enum.StrEnum):
@@ -21,7 +22,10 @@ class Means(enum.StrEnum):
 
 
 class Wanted(Protocol):
-    """A need or a fault, as a node and a machine are asked for it. `commands`: those that an external broker needs."""
+    """A need or a fault, as system and machine are asked for it. `commands`: those that an external broker needs.
+
+    `signal` is what a fault sends to the processes of the broker, and `fails_disk` says whether its disk fails.
+    """
 
     @property
     def name(self) -> str: ...
@@ -32,15 +36,21 @@ class Wanted(Protocol):
     @property
     def commands(self) -> tuple[str, ...]: ...
 
+    @property
+    def signal(self) -> Signals | None: ...
 
-class Node(Protocol):
-    """A node of a broker, as it is started, and as clients speak to it."""
+    @property
+    def fails_disk(self) -> bool: ...
+
+
+class SystemUnderTest(Protocol):
+    """A broker as it is started, with the client that speaks to it. Its processes are `adapters.interface.Node`s."""
 
     def lacks(self, wanted: Wanted) -> str:
-        """Say why this cannot be had from the node; empty if it can."""
+        """Say why this cannot be had from the system; empty if it can."""
 
     def brings(self, means: Means) -> bool:
-        """Whether the node has these means itself, as a container has its own tracer."""
+        """Whether the system has these means itself, as a container has its own tracer."""
 
 
 class Machine(Protocol):
@@ -50,20 +60,23 @@ class Machine(Protocol):
         """Say why it does not have these means; empty if it does."""
 
 
-def available(wanted: Wanted, node: Node, machine: Machine) -> str:
-    """Say why this cannot be had from that node on this machine; empty if it can."""
-    if (why := node.lacks(wanted)) or wanted.means is None or node.brings(wanted.means):
+def available(wanted: Wanted, system: SystemUnderTest, machine: Machine) -> str:
+    """Say why this cannot be had from that system on this machine; empty if it can."""
+    if (why := system.lacks(wanted)) or wanted.means is None or system.brings(wanted.means):
         return why
     return machine.lacks(wanted.means)
 
 
 @dataclasses.dataclass(frozen=True)
 class Need:
-    """Something that not every node can give a scenario. `says` is its name in `run.json` and in reports.
+    """Something that not every system can give a scenario. `says` is its name in `run.json` and in reports.
 
     `option` is the option of a queue that it is, and `mode` the mode of a consumer. `of_client`:
     the suite's own sessions can do it, and a vendor's client cannot.
     """
+
+    signal: ClassVar[None] = None
+    fails_disk: ClassVar[bool] = False
 
     says: str
     means: Means | None = None
@@ -76,9 +89,9 @@ class Need:
     def name(self) -> str:
         return self.says
 
-    def available(self, node: Node, machine: Machine) -> str:
+    def available(self, system: SystemUnderTest, machine: Machine) -> str:
         """Say why a script that needs it cannot be played there; empty if it can."""
-        return available(self, node, machine)
+        return available(self, system, machine)
 
 
 FRAMES = Need("frames that the link can tell apart", Means.LINK)

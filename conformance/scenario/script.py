@@ -124,7 +124,8 @@ class Publish(_Step, frozen=True):
     are read with its own. `queues`: the sends go in turn to that many queues; the first is that of the other steps.
     Each goes to all of them in a scenario with `copies_of`. `correlates`: over AMQP each message has a correlation-id,
     of the four types that it can have in turn. `for_topic`: over AMQP each message says that it is for a topic.
-    `parity`: each message has the property `parity`, `odd` or `even` by its number.
+    `parity`: each message has the property `parity`, `odd` or `even` by its number. `headers`: each has application
+    properties of several types, which must arrive as they were sent.
     `lives_ms`: the time to live of each message; 0 for one without end.
 
     If the broker knows publish windows, the client asks it for `window` and `ack_event_mode` (`per_message`,
@@ -152,6 +153,7 @@ class Publish(_Step, frozen=True):
     correlates: bool = False
     for_topic: bool = False
     parity: bool = False
+    headers: bool = False
     lives_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
 
     @property

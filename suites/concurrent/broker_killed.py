@@ -67,6 +67,7 @@ class BrokerKilledAmongQueues:
                 Restart(),
             ),
             3,
+            control=3,
         ),
         *SETTLE,
     )

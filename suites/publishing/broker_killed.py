@@ -34,7 +34,7 @@ class BrokerKilledWhilePublishing:
     mode = "async_ack"
     steps = (
         sent_before(100),
-        Rounds((Publish(50_000, window=100, until=Kill(AT_A_CONFIRM_OR_ANY_TIME)), Restart()), 15),
+        Rounds((Publish(50_000, window=100, until=Kill(AT_A_CONFIRM_OR_ANY_TIME)), Restart()), 15, control=3),
         *SETTLE,
     )
     checks = (

@@ -1,7 +1,7 @@
 """Parts of a message beside its body: they must arrive as they were sent."""
 
 from conformance.scenario import Check, Liar, scenario
-from conformance.scenario.script import SETTLE, Consume, Publish
+from conformance.scenario.script import SETTLE, Consume, Publish, Restart
 
 
 @scenario
@@ -14,3 +14,21 @@ class MessagesWithCorrelationIds:
     mode = "individual"
     steps = (Publish(80, window=20, correlates=True), Consume("individual", prefetch=20, stop=40), *SETTLE)
     checks = (Check("corrupt", exposure="received", control=Liar("changes-correlation-ids", over="amqp")),)
+
+
+@scenario
+class MessagesWithProperties:
+    """A publisher sends 80 messages with application properties of six types, and the broker is restarted in order.
+
+    A consumer takes half of them, and a drain the others. Each property that comes must have its type and value; over
+    STOMP each is a header.
+    """
+
+    mode = "individual"
+    steps = (
+        Publish(80, window=20, headers=True),
+        Restart(clean=True),
+        Consume("individual", prefetch=20, stop=40),
+        *SETTLE,
+    )
+    checks = (Check("corrupt", exposure="received", control=Liar("turns-true-to-false", over="amqp")),)

@@ -14,8 +14,8 @@ import pytest
 from starts import starts_process
 
 from conformance import adapters, paths
+from conformance.adapters import ports
 from conformance.adapters.external.addresses import Place
-from conformance.adapters.launch import ports
 from conformance.history import bare_header
 from conformance.ledger import Ledger
 from conformance.processes import is_alive

@@ -16,7 +16,7 @@ from conformance.adapters.file.settings import weaken
 from conformance.clients.management import DepthClient
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
-from conformance.run.clients import depth_probe
+from conformance.run.trial.jobs import depth_probe
 
 pytestmark = pytest.mark.activemq
 

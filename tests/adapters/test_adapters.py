@@ -13,7 +13,7 @@ from conformance.adapters import parse_assignments
 from conformance.adapters.file.settings import weaken
 from conformance.adapters.launch import java as java_module
 from conformance.adapters.launch.java import JavaFound, archive_options, find_java
-from conformance.adapters.launch.ports import Ports
+from conformance.adapters.ports import Ports
 from conformance.claims import Value
 from conformance.errors import LaunchError, UsageError
 
@@ -218,8 +218,8 @@ def test_what_a_protocol_can_do_adds_to_what_the_broker_can() -> None:
 
 
 def test_ports_are_reserved_below_the_ephemeral_range(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("conformance.adapters.launch.ports._LOWEST", 20000)
-    monkeypatch.setattr("conformance.adapters.launch.ports._highest", lambda: 20002)
+    monkeypatch.setattr("conformance.adapters.ports._LOWEST", 20000)
+    monkeypatch.setattr("conformance.adapters.ports._highest", lambda: 20002)
 
     first = Ports(["a", "b"])
     assert sorted(first.by_name.values()) == [20000, 20001]

@@ -9,9 +9,8 @@ import pytest
 from stomp_line import Stomp
 
 from conformance import adapters
-from conformance.adapters import Broker
+from conformance.adapters import Broker, ports
 from conformance.adapters.distribution import fetch
-from conformance.adapters.launch import ports
 from conformance.followup.upgrade.broker import UpgradeAdapter
 from conformance.ledger import Ledger
 

@@ -16,6 +16,7 @@ from conformance.adapters.file import schema
 from conformance.adapters.file.access_tables import AccessTable, ProtocolAccess, TlsTable
 from conformance.adapters.file.launch_tables import Alarm, Installed, QueuesTable, ReadyHttp, StartTable, TemplateFile
 from conformance.adapters.file.model import (
+    OF_PROTOCOL,
     BrokerFile,
     Depth,
     Folder,
@@ -39,7 +40,9 @@ def places() -> Iterator[tuple[type, dict[str, object], set[str]]]:
     yield StartTable, EXAMPLE["start"], {"queue_options", "liar", "offer", "refused_status", "ready_ports"}
     yield ReadyHttp, EXAMPLE["start"]["ready_http"], set()
     yield QueuesTable, EXAMPLE["queues"], {"command", "remove"}
-    yield Protocol, EXAMPLE["protocols"]["stomp"] | EXAMPLE["protocols"]["amqp"], set()
+    common = EXAMPLE["protocols"]["stomp"].keys() & Protocol.model_fields
+    for name, model in OF_PROTOCOL.items():
+        yield model, EXAMPLE["protocols"][name] | dict.fromkeys({*common, "capabilities"}), set()
     others = {"fixed", "follows", "xml", "key", "words", "choices", "scale", "off_with", "also", "exists", "reads"}
     yield Setting, EXAMPLE["settings"]["sync"], others
     yield TemplateFile, EXAMPLE["template"]["files"][0] | EXAMPLE["template"]["files"][1], set()
@@ -142,5 +145,5 @@ def test_an_example_says_of_its_broker_what_the_bundled_file_says() -> None:
     (file,) = paths.fixtures().glob("examples/*/broker.toml")
     ours, theirs = (adapters.find(name).file.protocols["stomp"] for name in ("rabbitmq", str(file)))
 
-    assert (theirs.transacted_sends, theirs.ack_confirm) == (ours.transacted_sends, ours.ack_confirm)
+    assert (theirs.options.answers_at_commit, theirs.ack_confirm) == (ours.options.answers_at_commit, ours.ack_confirm)
     assert theirs.destination == ours.destination

@@ -12,17 +12,16 @@ from owned_broker import COMMANDS, Theirs, recorded
 from process_end import gone
 
 from conformance import adapters, claims, history, paths, scenario
-from conformance.adapters import web
-from conformance.adapters.controls import substitute
+from conformance.adapters import ports, web
 from conformance.adapters.credentials import Access, ClientTls, Secret
 from conformance.adapters.external import addresses
 from conformance.adapters.external.addresses import Place
 from conformance.adapters.external.commands import Commands
 from conformance.adapters.external.queues import PREFIX
 from conformance.adapters.file.launch_tables import External
-from conformance.adapters.launch import ports
 from conformance.adapters.launch.process_tree import MARK
-from conformance.adapters.node import BrokerNode
+from conformance.adapters.launchers import is_owned
+from conformance.adapters.system import BrokerUnderTest
 from conformance.claims import Kind
 from conformance.errors import ConformanceError, LaunchError, UsageError
 from conformance.faults import possible
@@ -32,6 +31,7 @@ from conformance.records import TrialRecord
 from conformance.run import readiness_probe
 from conformance.run.planning import Selection, plan
 from conformance.scenario import SYNC_OFF, Check, Liar, SessionLiar, weakened
+from conformance.scenario.controls import substitute
 from conformance.scenario.script import SETTLE, Drain, Kill, Nth, Pause, Publish, Restart, Step
 
 Play = Callable[..., tuple[TrialRecord, pathlib.Path]]
@@ -216,7 +216,7 @@ def _selection(spec: str) -> Selection:
     settings = adapter.effective()
     return Selection(
         adapter, "amqp", settings, {}, list(catalogue.claims.values()), frozenset(), 1, 1,
-        unable=possible.unable(wanted, BrokerNode(adapter, "amqp", settings)),
+        unable=possible.unable(wanted, BrokerUnderTest(adapter, "amqp", settings)),
     )  # fmt: skip
 
 
@@ -300,7 +300,9 @@ ALL, NO_BUFFER = (
 def test_the_control_that_a_broker_can_be_given(
     check: Check, kind: Kind, fault: str, launcher: str, protocol: str, weakens: tuple[str, ...], control: object
 ) -> None:
-    assert dataclasses.replace(check, control=control) == substitute(check, kind, fault, launcher, protocol, weakens)
+    assert dataclasses.replace(check, control=control) == substitute(
+        check, kind, fault, is_owned(launcher), protocol, weakens
+    )
 
 
 def test_every_kill_scenario_of_an_external_broker_has_a_control(theirs: Theirs) -> None:
@@ -310,7 +312,7 @@ def test_every_kill_scenario_of_an_external_broker_has_a_control(theirs: Theirs)
     controls = [trial for trial in trials if trial.arm == "control"]
 
     assert {"reference"} == {trial.adapter.name for trial in controls}
-    assert {"native"} == {trial.adapter.launcher for trial in controls}
+    assert {"native"} == {trial.adapter.launcher.word for trial in controls}
     assert "loses-the-oldest" in {trial.liar for trial in controls}
 
 
@@ -485,7 +487,7 @@ def test_a_file_of_ones_own_needs_no_start(tmp_path: pathlib.Path) -> None:
     mine.write_text(f"{kept}{where}creates_queues = true\n{depth}")
     silent.write_text(f"{kept}{where}{depth}")
 
-    assert "external" == adapters.find(str(mine)).launcher
+    assert "external" == adapters.find(str(mine)).launcher.word
     with pytest.raises(UsageError, match=r"has no \[start\]"):
         adapters.find(f"{mine}:native")
     with pytest.raises(UsageError, match="does not say how a queue is made"):
@@ -501,7 +503,7 @@ def test_a_local_folder_holds_the_distribution(tmp_path: pathlib.Path) -> None:
     adapter = adapters.find(f"artemis@9.9.9:native={tmp_path}")
 
     assert tmp_path / "apache-artemis" == adapter.install() == adapters.find(adapter.spec).install()
-    assert ((), "native", "9.9.9") == (adapter.artifacts, adapter.launcher, adapter.version)
+    assert ((), "native", "9.9.9") == (adapter.artifacts, adapter.launcher.word, adapter.version)
 
 
 # the page
@@ -516,7 +518,7 @@ def test_each_example_of_the_page_is_such_a_file(tmp_path: pathlib.Path, example
 
     name = "qpid" if "NODE/HOST" in example else "artemis"  # the one example that is for a virtual host of Broker-J
 
-    assert "external" == adapters.find(f"{name}:external={tmp_path / 'mine.toml'}").launcher
+    assert "external" == adapters.find(f"{name}:external={tmp_path / 'mine.toml'}").launcher.word
 
 
 def test_every_key_is_on_the_page() -> None:

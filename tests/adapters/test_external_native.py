@@ -8,7 +8,7 @@ import pytest
 from owned_broker import recorded
 
 from conformance import adapters, history, paths
-from conformance.adapters import interface, web
+from conformance.adapters import web
 from conformance.adapters.distribution import fetch
 from conformance.adapters.external import queues as run_queues
 from conformance.adapters.file.launch_tables import Depth, QueuesTable
@@ -176,12 +176,12 @@ def test_rabbitmq_is_asked_by_its_management(tried):
 
 def test_a_management_stands_at_its_usual_port():
     """Of a product that has one; an address that is given goes before."""
-    usual = adapters.find("rabbitmq:external=amqp://broker.example:5672").place.rules.urls
-    given = adapters.find("qpid:external=amqp://broker.example:5672,http://other:1").place.rules.urls
+    usual = adapters.find("rabbitmq:external=amqp://broker.example:5672").launcher.rules.urls
+    given = adapters.find("qpid:external=amqp://broker.example:5672,http://other:1").launcher.rules.urls
 
     assert "http://broker.example:15672" == usual["http"]
     assert "http://other:1" == given["http"]
-    assert {"amqp"} == adapters.find("artemis:external=amqp://broker.example:5672").place.rules.urls.keys()
+    assert {"amqp"} == adapters.find("artemis:external=amqp://broker.example:5672").launcher.rules.urls.keys()
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_first_file_is_written_and_can_be_read(tmp_path, capsys, name, urls, s
     cli.main(["init", "external", name, urls, "--out", str(out)], standalone_mode=False)
 
     assert said in out.read_text()
-    assert interface.EXTERNAL == adapters.find(f"{name}:external={out}").launcher
+    assert "external" == adapters.find(f"{name}:external={out}").launcher.word
     assert f"next: conformance adapters check {name}:external={out}" in capsys.readouterr().out
     with pytest.raises(UsageError, match="it exists"):
         cli.main(["init", "external", name, urls, "--out", str(out)], standalone_mode=False)
@@ -246,7 +246,7 @@ def test_the_first_file_of_each_product_is_complete(tmp_path, monkeypatch, name)
     ):
         probe = broker.service.depth_probe("q-1")
 
-    assert urls == ",".join(adapter.place.rules.urls.values())
+    assert urls == ",".join(adapter.launcher.rules.urls.values())
     assert any("q-1" in text for text in (probe.url, probe.address, *probe.properties.values(), *probe.command))
 
 
@@ -256,7 +256,7 @@ def test_the_first_file_of_ems_has_what_a_run_without_a_client_needs(tmp_path):
     cli.main(["init", "external", "ems", URLS["ems"], "--out", str(out)], standalone_mode=False)
 
     assert {"urls", "declare"} == tomllib.loads(out.read_text()).keys()
-    assert adapters.find(f"ems:external={out}").place.rules.declare == adapters.find("ems").file.external.declare
+    assert adapters.find(f"ems:external={out}").launcher.rules.declare == adapters.find("ems").file.external.declare
 
 
 def test_the_file_of_a_product_with_a_tool_of_its_own_shows_how_it_is_run(tmp_path):

@@ -12,8 +12,8 @@ from conformance import adapters
 from conformance.adapters import Broker, vendor_clients
 from conformance.clients.management import DepthClient
 from conformance.ledger import Ledger
-from conformance.run.clients import depth_probe
 from conformance.run.readiness_probe import ProbeClient
+from conformance.run.trial.jobs import depth_probe
 
 OPENMQ = adapters.find("openmq")
 

@@ -11,15 +11,15 @@ from types import SimpleNamespace
 import pytest
 
 from conformance import adapters, campaign, claims, paths, records, scenario
-from conformance.adapters import opening, web
+from conformance.adapters import opening, ports, web
 from conformance.adapters.config import own_configuration
 from conformance.adapters.config.editors import KeysText, XmlText
 from conformance.adapters.config.own_configuration import difference, redact
+from conformance.adapters.container.docker import DockerLauncher
 from conformance.adapters.credentials import Access, Secret
 from conformance.adapters.distribution import fetch
 from conformance.adapters.file.launch_tables import Xml
 from conformance.adapters.file.model import Beside, Config, Listeners, Refuse, Rewrite, Setting
-from conformance.adapters.launch import ports
 from conformance.adapters.launch.java import find_java
 from conformance.adapters.launch.plan import BrokerSource, make_instance
 from conformance.campaign import Options, prepare
@@ -33,7 +33,7 @@ from conformance.frontend.cli import cli
 from conformance.judge.rows import Judgement
 from conformance.report import html
 from conformance.run import readiness_probe
-from conformance.run.trial import describe
+from conformance.run.trial.player import describe
 
 NAME = "broker-killed-while-publishing"
 ARTEMIS, RABBITMQ = adapters.find("artemis"), adapters.find("rabbitmq")
@@ -636,7 +636,7 @@ def test_in_a_container_a_copy_listens_on_every_address_of_it(tmp_path):
     assert [line for line in added(mine) if line.startswith("+<acceptor")] == [
         '+<acceptor name="all">tcp://0.0.0.0:{main_port}?protocols=AMQP,STOMP,CORE;amqpCredits=7</acceptor>'
     ]
-    assert mine.recipe().source.own is mine.own
+    assert DockerLauncher().recipe(mine.source).source.own is mine.own
     assert "127.0.0.1:{main_port}" in "".join(added(own_of(SMALL, tmp_path)))  # natively
 
 

@@ -13,22 +13,19 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from job_rig import make_job
 from proton import Delivery, Message
 from proton.reactor import AtMostOnce
 from proton.utils import BlockingConnection
 
 from conformance import adapters
-from conformance.adapters import Broker
+from conformance.adapters import Broker, ports
 from conformance.adapters.file import settings
-from conformance.adapters.launch import ports
 from conformance.claims import Value
 from conformance.clients.roles.play import connect
 from conformance.clients.session import Refused, pump_until
-from conformance.clients.workers.job import Job
 from conformance.errors import UsageError
-from conformance.history import bare_header
 from conformance.ledger import Ledger
-from conformance.scenario.script import Drain
 
 HERE = adapters.find("qpid").path.parent
 INITIAL = ("initial.json", "initial-unsynced.json", "initial-written.json")
@@ -234,8 +231,7 @@ def test_the_capabilities_of_the_file_are_those_of_the_broker(tmp_path: pathlib.
 def _answers(broker: Broker, count: int, outcomes: tuple[str, ...]) -> list[str]:
     """What our own sender hears of so many persistent messages, where it names these outcomes."""
     host, port = broker.endpoint("amqp")
-    about = {"header": bare_header("full"), "history": "", "queue": "orders", "epoch": broker.epoch}
-    job = Job(step=Drain(), host=host, port=port, protocol="amqp", outcomes=outcomes, **about)  # type: ignore[arg-type]
+    job = make_job(host=host, port=port, queue="orders", own={"outcomes": outcomes})
     session = connect(job, lambda: None)
     try:
         session.attach_sender("orders")

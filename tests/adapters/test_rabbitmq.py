@@ -11,6 +11,7 @@ from typing import Any
 
 import proton
 import pytest
+from job_rig import make_job
 
 from conformance import adapters
 from conformance.adapters import READY_QUEUE, Broker, web
@@ -18,13 +19,10 @@ from conformance.adapters.distribution import fetch
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.file.settings import weaken
 from conformance.clients.roles.modes import AckHeader
-from conformance.clients.workers.job import Job
 from conformance.errors import LaunchError, UsageError
-from conformance.history import bare_header
 from conformance.ledger import Ledger
 from conformance.protocols.amqp.sessions import session as amqp_session
 from conformance.run import readiness_probe
-from conformance.scenario.script import Drain
 
 RABBITMQ = adapters.find("rabbitmq")
 SYNC_OFF = {"sync_non_transactional": False, "sync_transactional": False, "journal_buffer_ms": 500}
@@ -159,9 +157,7 @@ class Unconnected:
 
 def test_amqp_links_have_the_address_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(amqp_session, "AmqpClientConnection", Unconnected)
-    about = {"host": "", "port": 0, "queue": "orders", "epoch": 1, "history": "", "header": bare_header("p")}
-    spoken = RABBITMQ.file.protocols["amqp"]
-    job = Job(step=Drain(), protocol="amqp", destination=spoken.destination, **about)  # type: ignore[arg-type]
+    job = make_job(queue="orders", destination=RABBITMQ.file.protocols["amqp"].destination)
     session = amqp_session.AmqpSession(job, lambda: None)
     session.attach_sender("orders")
     session.attach_receiver("orders", 1, AckHeader.INDIVIDUAL)

@@ -21,7 +21,7 @@ from conformance.history import NOT_RECOVERED, Phase
 from conformance.ledger import Ledger
 from conformance.run.broker_pool import BrokerPool
 from conformance.run.planning import Planned
-from conformance.run.restart import RestartAttempt
+from conformance.run.trial.restart import RestartAttempt
 from conformance.scenario import Scenario
 from conformance.scenario.script import Drain
 

@@ -17,8 +17,8 @@ from collections.abc import Callable
 import pytest
 
 from conformance import adapters, limits
-from conformance.adapters import web
-from conformance.adapters.launch import broker_log, native, plan, readiness
+from conformance.adapters import broker_log, web
+from conformance.adapters.launch import native, plan, readiness
 from conformance.adapters.launch.plan import Options
 from conformance.adapters.launch.process_tree import MARK, Tree
 from conformance.errors import BlockedError, ClientError, LaunchError, LoginError, StartFailure, UsageError
@@ -44,9 +44,10 @@ def late(broker: native.NativeBroker, lacks: str) -> LaunchError:
     """
     check = broker._check_late
 
-    def over(began: float, missing: object, cause: ClientError | None = None) -> None:
-        is_over = lacks in str(missing) and broker.log.stat().st_size > 0
-        check(began - 1e6 if is_over else began, missing, cause)
+    def over(missing: object, cause: ClientError | None = None) -> None:
+        if lacks in str(missing) and broker.log.stat().st_size > 0:
+            broker._began -= 1e6
+        check(missing, cause)
 
     broker._check_late = over  # type: ignore[method-assign]
     return refused(broker)

@@ -17,7 +17,7 @@ from conformance.adapters.external.addresses import at_its_host, places
 from conformance.clients.management import DepthClient
 from conformance.errors import ClientError, UsageError
 from conformance.ledger import Ledger
-from conformance.run.clients import depth_probe
+from conformance.run.trial.jobs import depth_probe
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "clients"))
 import certificates

@@ -5,11 +5,11 @@ import pathlib
 import sys
 
 import pytest
+from job_rig import make_job
 
 from conformance import history
 from conformance.clients.roles import play as roles
-from conformance.clients.workers.job import Job
-from conformance.history import Ended, Recorder, bare_header
+from conformance.history import Ended, Recorder
 from conformance.scenario.script import Drain
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -42,11 +42,10 @@ def play(tmp_path):
 
     def run(step, session, depth=0, **fields):
         path = tmp_path / "h.jsonl"
-        about = {"header": bare_header("p"), "history": str(path), "host": "", "port": 0, "protocol": "amqp"}
-        job = Job(step=step, queue="q", epoch=1, **{"silence_s": 0.0, "liveness_s": 0.05, **about, **fields})
+        job = make_job(step, **{"history": str(path), "silence_s": 0.0, "liveness_s": 0.05, **fields})
         recorder = Recorder(path, job.header)
         if isinstance(step, Drain):
-            result = (roles.collect if job.collects else roles.drain)(job, session, recorder, lambda queue: depth)
+            result = (roles.collect if job.work.collects else roles.drain)(job, session, recorder, lambda queue: depth)
         else:
             result = roles.play(job, session, recorder, [])
         recorder.close()

@@ -6,17 +6,14 @@ import socket
 import struct
 import threading
 
-from conformance.clients.workers.job import Job
-from conformance.history import bare_header
-from conformance.scenario.script import Drain
+from job_rig import make_job
 
 CONNECTED = b"CONNECTED\nversion:1.2\n\n\0"
 
 
 def job(port, protocol="stomp", **fields):
     """The job of a session that connects to this port."""
-    about = {"step": Drain(), "history": "", "host": "127.0.0.1", "queue": "q", "epoch": 1, "connect_s": 5.0}
-    return Job(header=bare_header("p"), port=port, protocol=protocol, **{**about, **fields})
+    return make_job(port=port, protocol=protocol, **{"connect_s": 5.0, **fields})
 
 
 def receipt(number):

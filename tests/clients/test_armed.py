@@ -12,8 +12,8 @@ import pytest
 from starts import starts_process
 
 from conformance import history
-from conformance.clients.workers import trigger as armed_of
-from conformance.clients.workers.trigger import ArmedFault
+from conformance.clients import trigger as armed_of
+from conformance.clients.trigger import ArmedFault
 from conformance.errors import ClientError
 from conformance.history import Ended, Phase, Recorder, bare_header
 from conformance.scenario.script import After, All, FileRemoved, Kill, Nth, Pause, PowerLoss, Stop

@@ -30,10 +30,10 @@ from hostile_broker import (
 from stomp_peer import CONNECTED, job, receipt
 
 from conformance import history, limits
+from conformance.clients.job import NEVER
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.play import run_job
 from conformance.clients.session import Disconnected
-from conformance.clients.workers.job import NEVER
 from conformance.errors import ClientError, HistoryError
 from conformance.history import Ended, Op, Phase, Recorder, bare_header
 from conformance.protocols.amqp.sessions.connection import AmqpClientConnection

@@ -15,14 +15,15 @@ import weakref
 
 import msgspec
 import pytest
+from job_rig import make_job
 from process_end import gone
 from starts import starts_process
 from stomp_peer import job
 
 from conformance import adapters, history
 from conformance.adapters import DepthProbe, vendor_clients
+from conformance.clients.job import NEVER, Vendor
 from conformance.clients.roles.modes import AckHeader
-from conformance.clients.workers.job import NEVER, Job, Vendor
 from conformance.clients.workers.pool import JvmPool
 from conformance.errors import ClientError, FetchError
 from conformance.history import Ended, Op, Phase, bare_header
@@ -30,7 +31,7 @@ from conformance.ledger import Ledger
 from conformance.protocols.jms.sessions import jvm
 from conformance.protocols.jms.sessions.questions import Application
 from conformance.protocols.jms.sessions.session import JmsSession
-from conformance.run.clients import vendor_of
+from conformance.run.trial.jobs import vendor_of
 from conformance.scenario.script import Ask, Consume, ConsumerCrash, Drain, Kill, Nth, Pause, Publish
 
 CLIENT = vendor_clients.find("qpid-jms")
@@ -89,13 +90,12 @@ class Clients:
         host, port = self.broker.endpoint("jms")
         probe = self.broker.depth_probe(self.queue, topic)
         path = self.folder / f"{self.count}.jsonl"
-        work = Job(
-            step=step,
+        work = make_job(
+            step,
             header=msgspec.structs.replace(bare_header(f"client-{self.count}"), trial="t"),
             history=str(path),
             protocol="jms",
             queue=self.queue,
-            epoch=1,
             ack_confirm=SEEN.file.protocols["jms"].ack_confirm or NEVER,
             vendor=vendor_of(seen, "jms", seen.effective(), CLIENT.name, 100, asynchronous=asynchronous),
             depth=DepthProbe(probe.method, probe.url, probe.field),
@@ -103,7 +103,7 @@ class Clients:
             destination=topic or "{queue}",
             **{"host": host, "port": port, "liveness_s": PATIENCE, **fields},
         )
-        child = (pool or self.pool).spawn(work, work.vendor, path.with_suffix(".log"), pidfds)
+        child = (pool or self.pool).spawn(work, work.connection.vendor, path.with_suffix(".log"), pidfds)
         self.working[child] = path
         return child
 
@@ -208,7 +208,7 @@ def test_a_session_that_calls_a_listener_twice(clients):
 def test_a_listener_hears_of_refused_sends(tmp_path, broker, pool, liar, refused):
     """By onException. The liar hears of all sends by onCompletion, although its queue has three messages."""
     with contextlib.closing(Clients(tmp_path, broker, pool, "limited")) as clients:
-        events = clients.publish(6, window=6, asynchronous=True, liar=liar, may_be_refused=True)
+        events = clients.publish(6, window=6, asynchronous=True, liar=liar, refused=True)
 
         assert refused == sorted(messages(events, Op.SEND, Phase.FAIL))
         assert set(names(1, 6)) - set(refused) == set(messages(events, Op.SEND, Phase.OK))
@@ -603,3 +603,14 @@ def test_a_jvm_with_other_jars_is_an_error(monkeypatch):
     assert runs is jvm.start(["/b.jar"], CLIENT.java)
     with pytest.raises(ClientError, match=r"the JVM of this process has other jars: /c\.jar$"):
         jvm.start(["/b.jar", "/c.jar"], CLIENT.java)
+
+
+def test_properties_of_each_type_arrive_as_they_were_sent(clients):
+    """A consumer that expects other properties than the publisher gave sees that each message is altered."""
+    plain, typed = Publish(4, window=1), Publish(4, window=1, headers=True)
+    clients.play(typed, publishers=(typed,))
+    clients.play(plain, publishers=(typed, plain), producer=2)
+    _, events = clients.play(Consume("client", stop=8), publishers=(typed, typed))
+
+    came = {event.message: event.intact for event in events if event.op is Op.DELIVER}
+    assert {f"p{p}:{n}": p == 1 for p in (1, 2) for n in (1, 2, 3, 4)} == came

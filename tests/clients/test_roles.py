@@ -9,10 +9,10 @@ from stomp_peer import job
 
 from conformance import history
 from conformance.adapters.interface import DepthProbe
+from conformance.clients.job import NEVER, NO_CREDIT, UNANSWERED, SentTransaction
 from conformance.clients.roles import play as roles
 from conformance.clients.roles.modes import MODES, AckHeader
 from conformance.clients.session import Refused, SendOutcome
-from conformance.clients.workers.job import NEVER, NO_CREDIT, UNANSWERED, SentTransaction
 from conformance.errors import ClientError
 from conformance.history import UNSELECTED, Op, Phase
 from conformance.scenario.script import Consume, Drain, Kill, Nth, Publish
@@ -180,7 +180,7 @@ def test_a_drain_empties_every_queue_and_ends_once(play, monkeypatch, depth, las
 
 
 def test_a_queue_that_is_not_there_refuses_its_publisher(play):
-    result, events = play(Publish(3, window=2), Absent(), may_be_absent=True)
+    result, events = play(Publish(3, window=2), Absent(), absent=True)
 
     assert "refused" == result.ended
     assert [("p1:1", Phase.INVOKE, None), ("p1:1", Phase.FAIL, "not found")] == [
@@ -189,22 +189,22 @@ def test_a_queue_that_is_not_there_refuses_its_publisher(play):
 
 
 def test_a_queue_that_is_not_there_is_empty(play):
-    result, events = play(Drain(), Absent(), 0, may_be_absent=True)
+    result, events = play(Drain(), Absent(), 0, absent=True)
 
     assert ("finished", 0) == (result.ended, result.depth)
     assert (Phase.OK, 0, "no such queue") == (events[-1].phase, events[-1].count, events[-1].detail)
 
 
-@pytest.mark.parametrize(("depth", "options"), [(1, {"may_be_absent": True}), (0, {})])
+@pytest.mark.parametrize(("depth", "options"), [(1, {"absent": True}), (0, {})])
 def test_a_drain_that_cannot_attach_proves_nothing(play, depth, options):
     """The broker counts messages in the queue, or the queue was declared."""
     with pytest.raises(Refused):
         play(Drain(), Absent(), depth, **options)
 
 
-def test_a_publisher_may_be_cut_off(play):
+def test_a_publisher_cut_off(play):
     """What had no answer is unknown."""
-    result, events = play(Publish(3, window=3), Listed(answers=False, dies_after=2), may_be_cut_off=True)
+    result, events = play(Publish(3, window=3), Listed(answers=False, dies_after=2), cut_off=True)
 
     assert "refused" == result.ended
     assert {Phase.INVOKE, Phase.INFO} == {e.phase for e in events if e.op is Op.SEND}

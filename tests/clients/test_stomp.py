@@ -6,19 +6,22 @@ import pathlib
 import socket
 import time
 
+import msgspec
 import pytest
 from stomp_peer import Peer, job, message, receipt
 
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, OperationAnswer, Refused, SendOutcome
-from conformance.clients.workers.job import StompHeaders
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
+from conformance.protocols.stomp.options import StompOptions
 from conformance.protocols.stomp.sessions.raw_session import RawStompSession
 from conformance.protocols.stomp.sessions.session import StompSession
+from conformance.scenario import options
 from conformance.scenario.script import Drain, Publish
 
-HEADERS = StompHeaders(
+HEADERS = StompOptions(
+    connect={"tenant": "t1"},
     send={"kind": "any"},
     subscribe={"window": "{prefetch_bytes}", "of": "{queue}:{prefetch}"},
     time_to_live={"life": "{lives_ms}", "end": "{expires_ms}"},
@@ -32,10 +35,17 @@ def dial(request):
     """Opens a session on a script; everything is closed at the end, and the peer must not have failed."""
     opened = []
 
-    def dial(script, *, before_write=lambda: None, connect_s=5.0, singly=True, step=DRAIN, **more):
+    def dial(script, *, before_write=lambda: None, connect_s=5.0, singly=True, step=DRAIN, publishers=(), **more):
         peer = Peer(script, **more)
         opened.append(peer)
-        about = {"stomp": HEADERS, "destination": "/q/{queue}", "connect_s": connect_s, "singly": singly, "step": step}
+        about = {
+            "own": msgspec.structs.asdict(HEADERS),
+            "destination": "/q/{queue}",
+            "connect_s": connect_s,
+            "singly": singly,
+            "step": step,
+            "publishers": publishers,
+        }
         session = request.param(job(peer.port, **about), before_write)
         opened.append(session)
         session.peer = peer
@@ -126,7 +136,7 @@ def test_connect_asks_for_1_2_with_a_host_and_no_heart_beats(dial):
     session = dial(lambda peer: peer.go.wait(10))
 
     assert [
-        ("CONNECT", {"accept-version": "1.2", "host": "127.0.0.1", "heart-beat": "0,0"}, b"")
+        ("CONNECT", {"accept-version": "1.2", "host": "127.0.0.1", "heart-beat": "0,0", "tenant": "t1"}, b"")
     ] == session.peer.frames
 
 
@@ -144,6 +154,18 @@ def test_frames_leave_at_pump_after_one_flush_of_the_recorder(dial):
     pump(session, lambda: session.outcomes)
 
     assert ([], [1]) == (before, seen)
+
+
+def test_a_property_that_is_missing_or_another_is_seen(dial):
+    """Each property of the publisher that sent the message is a header, and there may be more."""
+    every = options.headers("p1:1") | {"number": 2}
+    whole = b"".join(f"{name}:{options.as_text(value)}\n".encode() for name, value in every.items()) + b"more:1\n"
+    comes = (message("p1:2", more=whole), message("p1:3", more=whole), message("p1:2"), message("p9:1"))
+    session = dial(answers(receipt(1), *comes), publishers=(Publish(3, window=1, headers=True),))
+    session.attach_receiver("q", 9, AckHeader.INDIVIDUAL)
+    pump(session, lambda: len(session.incoming) == 4)
+
+    assert [False, True, True, False] == [received.altered for received in session.incoming]
 
 
 def test_receipts_out_of_order_confirm_their_own_message(dial):
@@ -382,7 +404,7 @@ def test_no_connection(dial):
         port = closed.getsockname()[1]
 
     with pytest.raises(ClientError, match=f"no connection to 127.0.0.1:{port}"):
-        session(job(port, stomp=HEADERS, destination="/q/{queue}", connect_s=0.5), lambda: None)
+        session(job(port, own=msgspec.structs.asdict(HEADERS), destination="/q/{queue}", connect_s=0.5), lambda: None)
 
 
 def test_close_sends_queued_frames_and_waits_for_its_receipt(dial):

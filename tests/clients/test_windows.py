@@ -9,9 +9,9 @@ from listed_session import Listed
 from proton import Connection, Delivery, symbol
 from stomp_peer import job, receipt
 
+from conformance.clients.job import Asks
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, OperationAnswer, Received, Refused, SendOutcome, note_range
-from conformance.clients.workers.job import Asks
 from conformance.history import SHUT, WAITS, Op, Phase
 from conformance.protocols.amqp.sessions import session as amqp_session
 from conformance.protocols.stomp.sessions.dialogue import Receipts
@@ -143,7 +143,7 @@ def until(end, pump):
 def test_a_refusal_that_ends_the_connection_is_an_answer(play):
     """The send is refused, what was sent beside it is unknown, and the trial goes on."""
     broker = Refusing(SendOutcome("p1:2", Phase.FAIL, "queue full"), answers=False)
-    result, events = play(Publish(3, window=3), broker, liveness_s=5.0, may_be_refused=True)
+    result, events = play(Publish(3, window=3), broker, liveness_s=5.0, refused=True)
 
     assert "refused" == result.ended
     assert {("p1:2", Phase.FAIL), ("p1:1", Phase.INFO), ("p1:3", Phase.INFO)} == {a[:2] for a in answers(events)}
@@ -161,7 +161,7 @@ def test_a_refused_acknowledgement_is_an_answer(play):
     refusal = OperationAnswer(Op.ACK, "p1:1", Phase.FAIL, "out of order", delivery="p1:1-1")
     broker = Refusing(refusal, messages=["p1:1", "p1:2"])
     broker.acknowledge = lambda covered, **_: None
-    result, events = play(Consume("individual", stop=2), broker, liveness_s=5.0, may_be_refused=True)
+    result, events = play(Consume("individual", stop=2), broker, liveness_s=5.0, refused=True)
 
     assert "refused" == result.ended
     assert [(Phase.INVOKE, None), (Phase.FAIL, "out of order")] == [
@@ -238,11 +238,11 @@ def outcomes(session):
 
 
 def test_an_attach_names_the_outcomes_that_the_sender_knows(amqp):
-    """Broker-J detaches a sender that names none instead of refusing a message (AMQP 1.0, 3.5.3). The default is none."""
-    session = amqp(Asks(), outcomes=("accepted", "rejected"))
+    """Broker-J detaches a sender that names none instead of refusing a message (AMQP 1.0, 3.5.3). The default is all."""
+    session = amqp(Asks(), own={"outcomes": ("accepted", "rejected")})
 
     assert [symbol("amqp:accepted:list"), symbol("amqp:rejected:list")] == outcomes(session)
-    assert [] == outcomes(amqp(Asks()))
+    assert 4 == len(outcomes(amqp(Asks())))
 
 
 def test_an_attach_asks_for_a_mode(amqp):

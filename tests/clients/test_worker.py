@@ -9,18 +9,18 @@ import urllib.request
 
 import msgspec
 import pytest
+from job_rig import make_job
 from process_end import gone
 from starts import starts_process
 
 from conformance import adapters, history
 from conformance.adapters import DepthProbe
 from conformance.clients.workers import pool
-from conformance.clients.workers.job import Job
 from conformance.clients.workers.pool import Child, WorkerPool
 from conformance.errors import ClientError
 from conformance.history import Ended, Op, Phase, bare_header
 from conformance.ledger import Ledger
-from conformance.run.clients import Abort
+from conformance.run.trial.clients import Abort
 from conformance.scenario.script import Consume, ConsumerCrash, Drain, Kill, Nth, Publish
 
 
@@ -54,15 +54,12 @@ def client(tmp_path, worker_pool, broker):
         host, port = broker.endpoint("amqp")
         probe = broker.depth_probe("q")
         path = tmp_path / f"{process}.jsonl"
-        job = Job(
-            step=step,
+        job = make_job(
+            step,
             header=msgspec.structs.replace(bare_header(process), trial="t"),
             history=str(path),
             host=host,
             port=port,
-            protocol="amqp",
-            queue="q",
-            epoch=1,
             ack_confirm="disposition",
             depth=DepthProbe(probe.method, probe.url, probe.field),
             **fields,

@@ -8,6 +8,7 @@ import pytest
 
 from conformance import adapters
 from conformance.adapters import opening
+from conformance.adapters.container.docker import DockerLauncher
 from conformance.adapters.container.images import broker_image
 from conformance.adapters.credentials import Access, ClientTls
 from conformance.adapters.launch.java import find_java
@@ -37,7 +38,7 @@ XML = """<configuration xmlns="urn:activemq">
 def image(real, ledger, monkeypatch):
     """That of Artemis; the tests are skipped where nothing can be had to build it on."""
     try:
-        return broker_image(real, ARTEMIS.recipe()).name
+        return broker_image(real, DockerLauncher().recipe(ARTEMIS.source)).name
     except LaunchError as error:
         if "no image to build on" not in str(error):
             raise

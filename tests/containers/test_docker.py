@@ -1,7 +1,6 @@
 """The launcher of containers, all of it but the engine: scripts, gates, ports, processes, readiness."""
 
 import contextlib
-import dataclasses
 import json
 import os
 import pathlib
@@ -17,12 +16,13 @@ from starts import starts_process
 
 from conformance import adapters, paths
 from conformance.adapters.container import docker
+from conformance.adapters.container.docker import DockerLauncher
 from conformance.adapters.container.images import Recipe
 from conformance.adapters.file import model
 from conformance.adapters.file.launch_tables import QueuesTable, Template, TemplateFile
 from conformance.adapters.interface import READY_QUEUE
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource
-from conformance.adapters.node import BrokerNode
+from conformance.adapters.system import BrokerUnderTest
 from conformance.errors import ClientError, LaunchError, UsageError
 from conformance.faults import possible
 from conformance.faults.disk import injection
@@ -432,7 +432,7 @@ def test_a_fault_is_asked_of_the_container_and_its_disk_of_this_machine(monkeypa
     monkeypatch.setitem(possible.MEANS, Means.TRACER, no_tracer)
     monkeypatch.setattr(docker.Able, "__call__", lambda able, fault: "no signals" if fault.name == "kill" else "")
     adapter = adapters.find("reference:docker")
-    node = BrokerNode(adapter, "amqp", adapter.effective())
+    node = BrokerUnderTest(adapter, "amqp", adapter.effective())
     found = possible.unable((FAULTS[name] for name in ("kill", "held_sync", "power_loss", "cut")), node)
 
     assert {"kill": "no signals", "power_loss": "no loop devices"} == found
@@ -471,7 +471,8 @@ def test_a_broker_without_a_container(tmp_path):
 
 
 def test_the_vendors_image_of_a_version():
-    images = [adapters.find(f"artemis@{version}:docker").recipe().official for version in ("2.44.0", "2.56.0")]
+    found = [adapters.find(f"artemis@{version}") for version in ("2.44.0", "2.56.0")]
+    images = [DockerLauncher().recipe(adapter.source).official for adapter in found]
 
     assert ["apache/activemq-artemis:2.44.0", "apache/artemis:2.56.0"] == images
 
@@ -481,4 +482,4 @@ def test_the_adapter_says_so_in_its_own_words():
 
     assert "artemis@2.56.0:docker" == adapter.spec
     assert adapter.able is not None
-    assert dataclasses.replace(adapter, launcher="native").able is None
+    assert adapters.find("artemis").able is None

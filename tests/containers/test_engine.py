@@ -10,9 +10,10 @@ import sys
 import pytest
 
 from conformance import adapters, history
+from conformance.adapters.container.docker import DockerLauncher
 from conformance.adapters.container.engine import LABEL, Bind, Spec
 from conformance.adapters.container.images import broker_image
-from conformance.adapters.node import BrokerNode
+from conformance.adapters.system import BrokerUnderTest
 from conformance.errors import LaunchError
 from conformance.faults import possible
 from conformance.faults.power import image as powerloss
@@ -33,7 +34,7 @@ def built(real, adapter, folder):
     with pytest.MonkeyPatch.context() as patch, Ledger(folder, f"image-{os.getpid()}-{adapter.name}"):
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))
         try:
-            return broker_image(real, adapter.recipe()).name
+            return broker_image(real, DockerLauncher().recipe(adapter.source)).name
         except LaunchError as error:
             if "no image to build on" not in str(error):
                 raise
@@ -95,7 +96,7 @@ def test_a_kill_and_a_kill_in_recovery(play, real, tmp_path, name):
 
 def test_a_held_sync(play):
     """Through strace inside: each confirm waits for the sync that covers its message."""
-    if reason := possible.unable([HeldSync], BrokerNode(ADAPTER, "amqp", ADAPTER.effective())):
+    if reason := possible.unable([HeldSync], BrokerUnderTest(ADAPTER, "amqp", ADAPTER.effective())):
         pytest.skip(reason["held_sync"])
     record, events = play(Restart(clean=True, under=HeldSync(0.15)), Publish(3, window=1), Restart())
     synced = {e.message: e.at_ns for e in events["disk-1"] if (e.op, e.phase) == (Op.SYNC, Phase.OK) and e.message}

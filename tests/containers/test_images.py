@@ -16,6 +16,7 @@ import pytest
 
 from conformance import adapters, mounts
 from conformance.adapters.container import engine, images
+from conformance.adapters.container.docker import DockerLauncher
 from conformance.adapters.distribution import debian
 from conformance.adapters.file import model
 from conformance.adapters.launch.plan import BrokerSource
@@ -109,7 +110,7 @@ def test_an_edit_of_the_bundled_broker_makes_another_image(tmp_path, monkeypatch
 
     assert before == same
     assert before != images.content()
-    assert adapters.find("reference:docker").recipe().content == images.content()
+    assert DockerLauncher().recipe(adapters.find("reference").source).content == images.content()
 
 
 @pytest.mark.parametrize("words", [[], ["--help"], ["artmis"], ["artemis@9:nowhere"]])

@@ -10,7 +10,7 @@ from conformance.history import Phase
 from conformance.run.broker_pool import BrokerPool
 from conformance.run.planning import Planned
 from conformance.run.readiness_probe import ProbeClient
-from conformance.run.restart import RestartAttempt
+from conformance.run.trial.restart import RestartAttempt
 from conformance.scenario import Scenario
 from conformance.scenario.script import Drain
 

@@ -16,6 +16,7 @@ import threading
 import time
 
 import pytest
+from job_rig import make_job
 from starts import starts_process
 
 from benchmarks import link as link_bench
@@ -23,14 +24,13 @@ from conformance import adapters, history
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.play import connect
 from conformance.clients.session import Disconnected
-from conformance.clients.workers.job import Job
 from conformance.errors import FaultError
 from conformance.faults.link.connection import ArmedLinkFault, ProxyConnection
 from conformance.faults.link.harness import LinkProxy, prove
 from conformance.history import Ended, Op, Phase, bare_header
 from conformance.ledger import Ledger
 from conformance.protocols.reader import TO_CLIENT
-from conformance.scenario.script import Between, Cut, Delay, Drain, Frame, HoldLink, Throttle
+from conformance.scenario.script import Between, Cut, Delay, Frame, HoldLink, Throttle
 
 HOST = "127.0.0.1"
 PATIENCE = 20
@@ -173,17 +173,7 @@ def session():
     with contextlib.ExitStack() as stack:
 
         def start(protocol, port):
-            job = Job(
-                step=Drain(),
-                header=bare_header("client"),
-                history="",
-                host=HOST,
-                port=port,
-                protocol=protocol,
-                queue="",
-                epoch=1,
-                ack_confirm="disposition",
-            )
+            job = make_job(host=HOST, port=port, protocol=protocol, queue="", ack_confirm="disposition")
             return stack.enter_context(contextlib.closing(connect(job, lambda: None)))
 
         yield start

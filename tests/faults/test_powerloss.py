@@ -12,21 +12,21 @@ import sys
 import time
 import urllib.request
 
+import msgspec
 import pytest
+from job_rig import make_job
 
 import conformance
 from conformance import adapters, mounts
 from conformance import ledger as ledger_of
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, Refused
-from conformance.clients.workers.job import Job, StompHeaders
 from conformance.errors import FaultError, UsageError
 from conformance.faults.power import image, loss
 from conformance.faults.power.image import FILE_SYSTEMS, LossyDisk, cannot
-from conformance.history import Phase, bare_header, make_body, message_id
+from conformance.history import Phase, make_body, message_id
 from conformance.ledger import Ledger, release_leftovers
 from conformance.protocols.stomp.sessions.raw_session import RawStompSession
-from conformance.scenario.script import Drain
 
 pytestmark = pytest.mark.process
 
@@ -555,18 +555,8 @@ def test_the_next_run_releases_a_probe_that_was_killed(tmp_path):
 def connected(broker):
     words = broker.plan.source.file.protocols["stomp"]
     host, port = broker.endpoint("stomp")
-    job = Job(
-        step=Drain(),
-        header=bare_header("p"),
-        history="",
-        host=host,
-        port=port,
-        protocol="stomp",
-        queue="q",
-        epoch=1,
-        stomp=StompHeaders(send=dict(words.send), subscribe=dict(words.subscribe)),
-        destination=words.destination,
-    )
+    own = msgspec.structs.asdict(words.options)
+    job = make_job(host=host, port=port, protocol="stomp", own=own, destination=words.destination)
     return RawStompSession(job, lambda: None)
 
 

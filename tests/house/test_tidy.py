@@ -19,9 +19,7 @@ import pytest
 from benchmarks import triggers
 from conformance import adapters, claims, paths, scenario
 from conformance.adapters import vendor_clients
-from conformance.adapters.controls import substitute
 from conformance.adapters.file.settings import weaken
-from conformance.adapters.interface import LAUNCHERS
 from conformance.claims import Subject, unmet
 from conformance.judge import anomalies
 from conformance.judge.plan import exposures
@@ -29,10 +27,11 @@ from conformance.protocols import PROTOCOLS, VENDOR_SURFACES, WIRES
 from conformance.reference import liars
 from conformance.run.planning import Selection
 from conformance.scenario import Liar, SessionLiar, Weakened
+from conformance.scenario.controls import substitute
 
 ROOT = paths.root()
 STAGES = (
-    "errors limits paths history protocols claims scenario records mounts processes locks ledger adapters faults clients"
+    "errors words limits paths history protocols claims scenario records mounts processes locks ledger adapters faults clients"
     " run judge report campaign followup frontend"
 ).split()
 """A stage imports only stages to its left; `paths` is a table of folders."""
@@ -247,7 +246,7 @@ def every_way():
     """Each broker over each protocol, by the suite's own sessions or by a vendor's client."""
     for adapter in every_adapter():
         yield from ((adapter, word, None) for word in WIRES if word in adapter.file.protocols)
-        for surface in VENDOR_SURFACES if adapter.launcher != "external" else ():
+        for surface in VENDOR_SURFACES if not adapter.launcher.owned else ():
             for client in vendor_clients.speaking(surface, adapter.file):
                 yield vendor_clients.with_client(adapter, client), surface, client
 
@@ -269,7 +268,7 @@ def test_every_check_names_what_exists():
     assert {check.exposure for check in checks} - set(exposures.EXPOSURES) == set()
     assert {c.control.name for c in checks if isinstance(c.control, Liar)} - set(liars.LIARS) == set()
     through = [
-        substitute(check, claims.Kind.SAFETY, "none", "native", word, ())
+        substitute(check, claims.Kind.SAFETY, "none", False, word, ())
         for check in checks
         for word in VENDOR_SURFACES
         if isinstance(check.control, Liar)
@@ -282,8 +281,8 @@ def test_every_check_has_a_control_that_needs_no_setting_of_the_broker():
     """Its settings may all be fixed. A claim about a default is shown by the opposite setting, and by nothing else."""
     catalogue = claims.load()
     weak = [
-        (check.control, substitute(check, claim.kind, item.fault_for(claim), launcher, "amqp", ()).control)
-        for launcher in LAUNCHERS
+        (check.control, substitute(check, claim.kind, item.fault_for(claim), owned, "amqp", ()).control)
+        for owned in (False, True)
         for item in scenario.load(catalogue).values()
         for claim, check in ((catalogue.claims[name], check) for name, check in item.decides.items())
         if isinstance(check.control, Weakened) and claim.kind is not claims.Kind.DEFAULT

@@ -150,6 +150,7 @@ DELIVERIES = """
 1 1 a message that came again, was given back again and is in no queue: kept 1, handed 1, given_back 1, handed 1,
     given_back 1, settled
 0 0 a message that was given back and then acknowledged may go: kept 1, handed 1, given_back 1, took 1, settled
+0 0 a message that was rejected at last may go: kept 1, handed 1, given_back 1, handed 1, given_back 1 rejected, settled
 0 0 a message that was given back in a queue that is not drained is not judged: kept 1, handed 1, given_back 1, silent 1
 
 [unselected]

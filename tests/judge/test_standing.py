@@ -54,6 +54,7 @@ ELSEWHERE = [
     ("AMQP-SETTLE-02", "gone", "broker-killed-while-publishing", 0),  # a kill is not one of its faults
     ("EXPECT-TWICE-01", "returned_after_close", "deliveries-refused", 1),
     ("AMQP-ACC-01", "delivered_after_acknowledgement", "every-trial", 1),
+    ("EXPECT-SYNC-01", "given_back_nowhere", "deliveries-refused", 0),  # no fault there: it says nothing of the disk
 ]
 
 

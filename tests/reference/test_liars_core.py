@@ -292,6 +292,13 @@ def test_a_correlation_id_of_bytes_is_a_string():
     assert [number, b"p@@@@\xa1\x01x"] == [broker.behaviour.body(1, bare) for bare in (number, octets)]
 
 
+def test_a_property_that_is_true_is_false():
+    """Over the wire only, and no other property."""
+    broker = Rig(behaviour=behaviour("turns-true-to-false")).broker
+
+    assert b"\xa1\x05truth\x42\xa1\x04late\x41" == broker.behaviour.body(1, b"\xa1\x05truth\x41\xa1\x04late\x41")
+
+
 @pytest.mark.parametrize(("size", "altered"), [(100_000, 0), (100_001, 32_768)])
 def test_the_end_of_a_large_message_is_lost(size, altered):
     """Over the wire only; the message keeps its length."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from job_rig import make_job
 from proton import Data, Described, Message, symbol, ulong
 from proton.reactor import LinkOption
 
+from conformance.clients.job import Work
 from conformance.clients.roles.modes import AckHeader
-from conformance.clients.workers.job import Job
 from conformance.errors import ClientError
-from conformance.history import bare_header
 from conformance.protocols.amqp.sessions.session import AmqpSession
 from conformance.protocols.stomp.sessions.raw_session import RawStompSession
 from conformance.reference.core import selector
@@ -121,8 +121,7 @@ def test_a_filter_that_the_broker_does_not_know_is_left_out(broker, peer, text):
 def session(kind, broker, step):
     place, protocol = (broker.amqp, "amqp") if kind is AmqpSession else (broker.stomp, "stomp")
     port = int(place.rpartition(":")[2])
-    about = {"header": bare_header("p"), "history": "", "host": "127.0.0.1", "queue": broker.queue, "epoch": 1}
-    return kind(Job(step=step, port=port, protocol=protocol, **about), lambda: None)
+    return kind(make_job(step, port=port, protocol=protocol, queue=broker.queue), lambda: None)
 
 
 @pytest.mark.parametrize("kind", [AmqpSession, RawStompSession])
@@ -149,7 +148,7 @@ def test_a_session_is_sent_what_its_selector_matches(broker, kind):
 @pytest.mark.parametrize(("kind", "says"), [(AmqpSession, "left the selector"), (RawStompSession, "sent ERROR")])
 def test_a_session_whose_selector_is_not_taken_does_not_go_on(broker, kind, says, monkeypatch):
     """A broker without selectors would send it everything, and the trial would prove nothing."""
-    monkeypatch.setattr(Job, "selector", property(lambda job: "parity LIKE 'e%'"))
+    monkeypatch.setattr(Work, "selector", property(lambda work: "parity LIKE 'e%'"))
     takes = session(kind, broker, Consume("individual", selects="even"))
 
     with pytest.raises(ClientError, match=says):

@@ -33,6 +33,7 @@ from conformance.scenario.script import (
     Together,
     Watched,
 )
+from conformance.words import ordinal
 
 AT = Nth("confirm", 3)
 FAULTS = [
@@ -151,14 +152,14 @@ def test_every_script_has_a_sentence_for_each_step(scenarios):
     drawn = scenarios["broker-killed-after-acknowledgements"].drawn(7)
 
     assert {name: len(script.steps) for name, script in scenarios.items()} == {k: len(v) for k, v in found.items()}
-    assert f"at the {phrases.ordinal(drawn.fault.at.k)} confirmed acknowledgement." in " ".join(
+    assert f"at the {ordinal(drawn.fault.at.k)} confirmed acknowledgement." in " ".join(
         phrases.steps_in_words(drawn.steps)
     )
 
 
 @pytest.mark.parametrize(("number", "text"), [(11, "11th"), (112, "112th"), (23, "23rd")])
 def test_ordinals(number, text):
-    assert text == phrases.ordinal(number)
+    assert text == ordinal(number)
 
 
 @pytest.mark.parametrize(

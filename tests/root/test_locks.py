@@ -11,7 +11,7 @@ import pytest
 from starts import starts_process
 
 from conformance import locks
-from conformance.adapters.launch import ports
+from conformance.adapters import ports
 from conformance.errors import LaunchError
 from conformance.ledger import release_leftovers
 from conformance.processes import identify
@@ -26,7 +26,7 @@ with locks.scratch("spark") as one, locks.scratch("warm") as two:
 """
 PORT = """
 import sys
-from conformance.adapters.launch.ports import Ports
+from conformance.adapters.ports import Ports
 ports = Ports(["amqp"])
 print(ports["amqp"], flush=True)
 sys.stdin.read()

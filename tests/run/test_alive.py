@@ -8,12 +8,12 @@ from trial_histories import events_of
 
 from conformance import claims, scenario
 from conformance.adapters import DepthProbe
-from conformance.clients.workers import job as jobs
-from conformance.clients.workers.job import JobResult
+from conformance.clients import job as jobs
+from conformance.clients.job import JobResult
 from conformance.errors import BlockedError, DroppedError, LaunchError, StartFailure
 from conformance.history import NOT_ALIVE, Op, Phase
-from conformance.run import clients, restart
-from conformance.run.clients import ClientRunner
+from conformance.run.trial import clients, restart
+from conformance.run.trial.clients import ClientRunner
 from conformance.scenario.script import SETTLE, Kill, Nth, Publish, Restart
 
 LIAR = scenario.load(claims.load())["every-trial"].decides["EXPECT-ALIVE-01"].control.name

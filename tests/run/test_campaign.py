@@ -5,7 +5,7 @@ import shlex
 import pytest
 
 from conformance import campaign
-from conformance.adapters.launch import ports
+from conformance.adapters import ports
 from conformance.campaign import open_run
 from conformance.errors import LaunchError, UsageError
 from conformance.frontend.cli import cli

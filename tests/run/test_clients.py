@@ -15,7 +15,7 @@ from conformance import claims, limits, scenario
 from conformance.clients.workers.pool import Child
 from conformance.errors import ClientError
 from conformance.history import Ended, Op, Phase, bare_header, read
-from conformance.run.clients import Abort, ClientRunner
+from conformance.run.trial.clients import Abort, ClientRunner
 from conformance.scenario.script import (
     SETTLE,
     After,
@@ -88,8 +88,7 @@ def test_where_one_fails_the_others_are_ended(play):
 @pytest.fixture
 @starts_process
 def client_runner(tmp_path):
-    planned = types.SimpleNamespace(queues=("q",))
-    return ClientRunner(planned, None, None, tmp_path, bare_header("p"), Abort())
+    return ClientRunner(None, None, tmp_path, bare_header("p"), Abort())
 
 
 def test_the_clients_of_a_trial_share_its_time(client_runner, tmp_path, monkeypatch):

@@ -4,10 +4,11 @@ import msgspec
 import pytest
 from trial_histories import drained, events_of
 
-from conformance.clients.workers.job import LIVENESS_S, SILENCE_S
+from conformance.clients.job import LIVENESS_S, SILENCE_S, Tolerances
 from conformance.history import Op, Phase
-from conformance.run.clients import ClientRunner, depth_probe
-from conformance.run.trial import TrialPlayer
+from conformance.run.trial.clients import ClientRunner
+from conformance.run.trial.jobs import JobMaker, depth_probe
+from conformance.run.trial.player import TrialPlayer
 from conformance.scenario.script import MOST_DRAINS, SETTLE, Consume, ConsumerCrash, Drain, Kill, Nth, Publish, Restart
 
 KILLED = (Publish(5_000, window=10, until=Kill(Nth("confirm", 20))), Restart())
@@ -24,9 +25,10 @@ def silences(monkeypatch):
     real, found = ClientRunner.play, []
 
     def played(client_runner, job, descriptors=()):
-        if isinstance(job.step, Drain):
-            found.append(job.silence_s)
-            job = msgspec.structs.replace(job, silence_s=min(job.silence_s, 1.0))
+        if isinstance(job.work.step, Drain):
+            found.append(job.tolerances.silence_s)
+            hasty = msgspec.structs.replace(job.tolerances, silence_s=min(found[-1], 1.0))
+            job = msgspec.structs.replace(job, tolerances=hasty)
         return real(client_runner, job, descriptors)
 
     monkeypatch.setattr(ClientRunner, "play", played)
@@ -58,8 +60,9 @@ def empty_at_first(monkeypatch, silences):
     real = ClientRunner.play
 
     def played(client_runner, job, descriptors=()):
-        if isinstance(job.step, Drain) and not silences:
-            job = msgspec.structs.replace(job, queue="empty", depth=depth_probe(client_runner.broker, "empty"))
+        if isinstance(job.work.step, Drain) and not silences:
+            probe = depth_probe(client_runner.broker, "empty")
+            job = msgspec.structs.replace(job, work=msgspec.structs.replace(job.work, queue="empty", depth=probe))
             client_runner.broker.declare("empty")
         return real(client_runner, job, descriptors)
 
@@ -132,16 +135,15 @@ def test_at_most_five_drains(play, monkeypatch, brought, expected):
 
 @pytest.mark.parametrize(("slowest_s", "expected"), [(0.0, 30.0), (2.0, 30.0), (4.5, 45.0)])
 def test_a_drain_waits_ten_times_the_slowest_answer(play, monkeypatch, slowest_s, expected):
-    real, seen = ClientRunner.play, []
+    real, seen = JobMaker.make, []
 
-    def played(client_runner, job, descriptors=()):
-        if isinstance(job.step, Drain):
-            seen.append(job.liveness_s)
-        result = real(client_runner, job, descriptors)
-        client_runner.slowest_s = slowest_s
-        return result
+    def make(jobs, *about, **more):
+        job = real(jobs, *about, **more)
+        seen.extend([job.tolerances.liveness_s] if isinstance(job.work.step, Drain) else [])
+        return job
 
-    monkeypatch.setattr(ClientRunner, "play", played)
+    monkeypatch.setattr(JobMaker, "make", make)
+    monkeypatch.setattr(JobMaker, "learn", lambda jobs, result: setattr(jobs, "slowest_s", slowest_s))
     record, _ = play(Publish(20, window=10), *SETTLE)
 
     assert ("", [expected, expected]) == (record.void, seen)
@@ -152,16 +154,13 @@ def test_a_drain_waits_ten_times_the_slowest_answer(play, monkeypatch, slowest_s
 )
 def test_how_long_a_drain_waits_before_it_calls_a_message_stuck(play, monkeypatch, slowest_s, asked, expected):
     """Ten times the slowest answer of the trial, and at least what its redelivery delay asks for."""
-    real, waits = ClientRunner.job, []
+    waits = []
 
-    def job(runner, step, **fields):
-        runner.slowest_s = slowest_s
-        made = real(runner, step, **fields, **(asked if step == Drain() else {}))
-        waits.extend([made.liveness_s] if step == Drain() else [])
-        return made
+    def drain(player):
+        player.jobs.slowest_s = slowest_s
+        waits.append(player.jobs.make(Drain(), Tolerances(**asked)).tolerances.liveness_s)
 
-    monkeypatch.setattr(TrialPlayer, "_drain", lambda player: player.client_runner.job(Drain()))
-    monkeypatch.setattr(ClientRunner, "job", job)
+    monkeypatch.setattr(TrialPlayer, "_drain", drain)
     play(Publish(1, window=1), Drain())
 
     assert [expected] == waits

@@ -10,8 +10,8 @@ import pytest
 from conformance import records
 from conformance.adapters.interface import JournalFiles
 from conformance.history import Ended, Op, Phase, Recorder, bare_header, close_history
-from conformance.run import evidence
-from conformance.run.evidence import EvidenceKeeper, Kept, copy_journal, undelivered_messages
+from conformance.run.trial import evidence
+from conformance.run.trial.evidence import EvidenceKeeper, Kept, copy_journal, undelivered_messages
 
 
 class Broker:

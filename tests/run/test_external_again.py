@@ -10,8 +10,8 @@ import zipfile
 import pytest
 
 from conformance import campaign, claims, paths, report, scenario
+from conformance.adapters import ports
 from conformance.adapters.credentials import Access, ClientTls, Secret
-from conformance.adapters.launch import ports
 from conformance.adapters.launch.readiness import greeting_error
 from conformance.campaign import Options, Watcher
 from conformance.followup import bundle, replay
@@ -82,7 +82,7 @@ def test_a_violation_is_seen_again_at_its_place(theirs, spark_for_all, tmp_path)
     assert [""] == [trial.void for trial in judged.trials]
     assert () == outcome.void
     assert any("seen again in 1 of 1" in line for line in outcome.lines), outcome.lines
-    assert str(again.campaign.adapter.place) == f"external={theirs}"
+    assert str(again.campaign.adapter.launcher) == f"external={theirs}"
     assert written
     assert "--start 'COMMAND THAT RUNS THE BROKER'" in bug
     assert certificates.PASSWORD.encode() not in said

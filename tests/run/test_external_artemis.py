@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from conformance import adapters
-from conformance.adapters.launch import java, ports
+from conformance.adapters import ports
+from conformance.adapters.launch import java
 from conformance.ledger import Ledger
 from conformance.run import policies, readiness_probe
 

@@ -6,7 +6,6 @@ import pathlib
 import pytest
 from planned_trials import CATALOGUE, SCENARIOS, selection
 
-from conformance.adapters.controls import LIARS, changes_broker, substitute
 from conformance.claims import Kind
 from conformance.faults import possible
 from conformance.history import bare_header
@@ -17,6 +16,7 @@ from conformance.ledger import Ledger
 from conformance.run.planning import plan
 from conformance.run.record import Recording
 from conformance.scenario import Liar, Weakened
+from conformance.scenario.controls import LIARS, changes_broker, substitute
 
 FIXED = str(pathlib.Path(__file__).with_name("fixed_broker.toml"))
 FEW = {"broker-killed-while-publishing", "broker-killed-while-sending-one-by-one", "sync-held-while-committing"}
@@ -28,7 +28,7 @@ def fallbacks():
         for claim_id, check in item.decides.items():
             claim = CATALOGUE.claims[claim_id]
             if isinstance(check.control, Weakened) and claim.kind is not Kind.DEFAULT and changes_broker(check.control):
-                given = substitute(check, claim.kind, item.fault_for(claim), "native", "amqp", ())
+                given = substitute(check, claim.kind, item.fault_for(claim), False, "amqp", ())
                 found.setdefault(item.id, {})[given.anomaly] = given
     return found
 

@@ -92,7 +92,7 @@ def test_without_a_word_the_first_protocol_of_ours_is_spoken() -> None:
     artemis = adapters.find("artemis")
     stomp = {"stomp": artemis.file.protocols["stomp"]}
     only = adapters.FileAdapter(
-        "s", "1", "native", artemis.file.model_copy(update={"protocols": stomp}), artemis.path
+        "s", "1", artemis.launcher, artemis.file.model_copy(update={"protocols": stomp}), artemis.path
     )  # fmt: skip
 
     assert ("amqp", "stomp") == (opening.choose_protocol("", artemis), opening.choose_protocol("", only))

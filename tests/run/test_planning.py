@@ -15,7 +15,7 @@ from planned_trials import CATALOGUE, SCENARIOS, WIRES, selection
 
 from conformance import campaign, scenario
 from conformance.campaign import options
-from conformance.clients.workers.job import LIVENESS_S
+from conformance.clients.job import LIVENESS_S
 from conformance.judge.anomalies import ANOMALIES
 from conformance.run import planning
 from conformance.run.planning import (
@@ -29,7 +29,7 @@ from conformance.run.planning import (
     subject_trials,
     wanted_checks,
 )
-from conformance.run.trial import describe
+from conformance.run.trial.player import describe
 from conformance.scenario import Check, Liar, Scenario, Weakened, needs
 from conformance.scenario.script import (
     SETTLE,
@@ -161,9 +161,10 @@ def test_a_store_without_a_buffer_is_proven_by_what_a_kill_takes_from_it():
 PLANNED = """
 import sys, msgspec
 from planned_trials import CATALOGUE, SCENARIOS, selection
-from conformance.run import planning, trial
+from conformance.run import planning
+from conformance.run.trial import player
 plan = planning.plan(selection(adapter="artemis", seed=1), SCENARIOS, CATALOGUE)
-sys.stdout.buffer.write(msgspec.json.encode([(each.queue, trial.describe(each)) for each in plan]))
+sys.stdout.buffer.write(msgspec.json.encode([(each.queue, player.describe(each)) for each in plan]))
 """
 
 

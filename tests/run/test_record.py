@@ -10,14 +10,14 @@ import msgspec
 import pytest
 from planned_trials import REFERENCE, SCRIPT, planned
 
-from conformance import history, records
+from conformance import adapters, history, records
 from conformance.errors import HistoryError, Interrupted, LaunchError
 from conformance.history import bare_header
 from conformance.ledger import Ledger
 from conformance.records import TrialRecord
 from conformance.run import record as recording
 from conformance.run.record import Recording, TrialQueue
-from conformance.run.trial import describe
+from conformance.run.trial.player import describe
 from conformance.scenario.script import Consume, Restart
 
 BESIDE_S = 20.0
@@ -27,7 +27,7 @@ TIMED = dataclasses.replace(SCRIPT, timing=True)
 class FakeAdapter:
     """Its brokers start in a second, where they start at all; it remembers each. At most `most` run at once."""
 
-    name, version, spec, launcher = "fake", "1", "fake@1", "native"
+    name, version, spec, launcher = "fake", "1", "fake@1", adapters.find("reference").launcher
     file = types.SimpleNamespace(protocols={"amqp": None}, java=False)
 
     def __init__(self):
@@ -39,6 +39,7 @@ class FakeAdapter:
     def prepare(self, folder, settings, queues, ledger, liar, *, offline, options, client):
         broker = types.SimpleNamespace(name=folder.name, queues=queues, closed=False)
         broker.facts = types.SimpleNamespace(deviations={"of": liar or "the subject"})
+        broker.nodes = (broker,)
 
         def start(wrap=(), *, more=(), ready_s=0.0):
             if (liar and liar == self.broken) or sum(not each.closed for each in self.made) > self.most:

@@ -11,8 +11,8 @@ from conformance import history
 from conformance.errors import ClientError, LaunchError, StartFailure
 from conformance.faults.disk import injection
 from conformance.history import Ended, Op, Phase
-from conformance.run import restart
-from conformance.run.restart import RestartAttempt
+from conformance.run.trial import restart
+from conformance.run.trial.restart import RestartAttempt
 from conformance.scenario.script import SETTLE, Drain, Kill, Nth, Publish, Restart, Watched
 
 needs_tracer = pytest.mark.skipif(bool(injection.cannot()), reason=injection.cannot() or "-")
@@ -37,6 +37,7 @@ class Broker:
     def __init__(self, folder, ends):
         self.folder, self.data, self.ends = folder, folder / "data", ends
         self.facts = self.service = self.target = self
+        self.nodes = (self,)
         self.found = None
         self.data.mkdir(parents=True)
 
@@ -83,6 +84,7 @@ def recovery(tmp_path):
 
         running = types.SimpleNamespace(
             broker=broker,
+            node=broker,
             start=broker.start,
             start_seconds=list(start_seconds),
             another=another,

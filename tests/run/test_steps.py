@@ -7,9 +7,9 @@ from trial_histories import drained, events_of, messages
 
 from conformance import adapters
 from conformance.adapters.launch import native
-from conformance.clients.workers.job import Job
+from conformance.clients.job import Job
 from conformance.history import WAITS, Op, Phase
-from conformance.run import clients, trial
+from conformance.run.trial import jobs, player
 from conformance.scenario import Scenario
 from conformance.scenario.script import SETTLE, Consume, Drain, Frame, HoldLink, Offer, Publish, Restart, Together
 
@@ -59,7 +59,7 @@ def test_a_broker_that_dies_of_a_setting_voids_the_trial(play):
 
 
 def test_the_words_of_an_offer():
-    assert ["--set", "a=b=1"] == trial.offer_words(ADAPTER, "a=b=1")
+    assert ["--set", "a=b=1"] == player.offer_words(ADAPTER, "a=b=1")
 
 
 def test_a_queue_has_its_options(play):
@@ -74,11 +74,11 @@ def test_a_queue_has_its_options(play):
 def test_a_full_queue_may_cost_a_publisher_its_connection(play, protocol, cut, monkeypatch):
     """An ERROR of STOMP need not name the send that it refuses: what had no answer yet is unknown."""
     made = []
-    monkeypatch.setattr(clients, "Job", lambda **fields: made.append(fields) or Job(**fields))
+    monkeypatch.setattr(jobs, "Job", lambda **fields: made.append(Job(**fields)) or made[-1])
     script = Scenario("odd", "", "async_ack", (Publish(80, window=20), *SETTLE), {}, queue=(("max_length", 40),))
     record, _ = play(script=script, protocol=protocol)
 
-    assert ("", cut) == (record.void, made[0]["may_be_cut_off"])
+    assert ("", cut) == (record.void, made[0].tolerances.cut_off)
 
 
 def test_a_queue_that_was_not_declared_is_made_by_its_publisher(play):

@@ -7,7 +7,7 @@ from trial_histories import drained, events_of, messages, phases
 
 from conformance import adapters, history, records
 from conformance.adapters.launch import native
-from conformance.clients.workers.job import SILENCE_S
+from conformance.clients.job import SILENCE_S
 from conformance.history import Ended, Op, Phase
 from conformance.records import TrialRecord
 from conformance.scenario.script import (

@@ -17,13 +17,13 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from conformance.adapters import ports
 from conformance.adapters.config.editors import KeysText, XmlText
 from conformance.adapters.credentials import REDACTED
 from conformance.adapters.file.model import Beside, BrokerFile, Config, Listeners, Protocol, Setting
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.reading import uses
 from conformance.adapters.file.settings import EffectiveSettings
-from conformance.adapters.launch import ports
 from conformance.claims import Value
 from conformance.errors import UsageError
 from conformance.protocols import protocol_of_depth

@@ -31,19 +31,25 @@ import signal
 import struct
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Self
 
 import psutil
 
 from conformance import locks, paths
+from conformance.adapters import ports
+from conformance.adapters.broker_log import launch_error
+from conformance.adapters.container import images
 from conformance.adapters.container.engine import Bind, Container, Engine, Spec, connect, names_of
 from conformance.adapters.container.images import Image, Recipe, broker_image
-from conformance.adapters.launch import ports
-from conformance.adapters.launch.broker_log import launch_error
+from conformance.adapters.distribution.versions import BUNDLED
+from conformance.adapters.file.model import BrokerFile
+from conformance.adapters.interface import Broker
+from conformance.adapters.launch.launcher import FileLauncher, check_starts
 from conformance.adapters.launch.native import NativeBroker
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, make_plan
 from conformance.adapters.launch.process_tree import Tree
 from conformance.adapters.launch.readiness import Readiness
-from conformance.errors import LaunchError
+from conformance.errors import LaunchError, UsageError
 from conformance.ledger import Ledger
 from conformance.processes import is_alive, open_pidfd, send, wait_ended
 from conformance.scenario.needs import Means, Wanted
@@ -189,7 +195,7 @@ class Able:
     def __call__(self, wanted: Wanted) -> str:
         if wanted.means is Means.TRACER:
             return self._once("trace", self._cannot_trace)
-        if getattr(wanted, "signal", None):
+        if wanted.signal:
             return self._once("signal", self._cannot_signal)
         return ""
 
@@ -369,3 +375,31 @@ class ContainerBroker(NativeBroker):
         if self._gate >= 0:
             os.close(self._gate)
             self._gate = -1
+
+
+class DockerLauncher(FileLauncher):
+    """Starts a container of an image that it builds once."""
+
+    word = "docker"
+    contained = True
+
+    @classmethod
+    def of(cls, file: BrokerFile, at: str, _: pathlib.Path, /) -> Self:
+        check_starts(file)
+        if at:
+            raise UsageError(f"docker={at}: docker takes no value")
+        if file.container is None:
+            raise UsageError(f"{file.name} has no [container]: it runs natively only")
+        return cls()
+
+    def recipe(self, source: BrokerSource, *, offline: bool = False) -> Recipe:
+        inside = dataclasses.replace(source, home=images.HOME)
+        if source.file.default_version == BUNDLED:
+            return Recipe(inside, images.distribution, offline, images.content())
+        return Recipe(inside, lambda: self.install(source, offline=offline), offline)
+
+    def able(self, source: BrokerSource) -> Callable[[Wanted], str]:
+        return Able(self.recipe(source))
+
+    def prepare(self, source: BrokerSource, setup: BrokerSetup, *, offline: bool) -> Broker:
+        return prepare(self.recipe(source, offline=offline), setup)

@@ -20,8 +20,8 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
-from conformance.adapters.launch.broker_log import launch_error
-from conformance.adapters.launch.ports import HOST
+from conformance.adapters.broker_log import launch_error
+from conformance.adapters.ports import HOST
 from conformance.errors import LaunchError
 from conformance.ledger import RUN_VARIABLE, Ledger
 

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Sequence
 
 from conformance import mounts, paths
-from conformance.adapters.launch.broker_log import launch_error, text_of
+from conformance.adapters.broker_log import launch_error, text_of
 from conformance.errors import LaunchError
 from conformance.ledger import child_environment
 from conformance.locks import lock

@@ -5,14 +5,51 @@ The report names the version that ran, and the tables of `[since]` are chosen by
 
 from __future__ import annotations
 
+import importlib.metadata
 import pathlib
 import re
 import zipfile
 from collections.abc import Iterator
 
+from conformance import paths
+from conformance.adapters.distribution.fetch import installed_version
 from conformance.adapters.file.launch_tables import VersionTable
 from conformance.adapters.file.model import BrokerFile
 from conformance.errors import UsageError
+
+_VERSION = re.compile(r"[0-9]+(\.[0-9]+)+([.-][A-Za-z0-9.]+)?")
+BUNDLED = "bundled"
+"""The version of a broker that is part of this package."""
+
+
+def default_version(file: BrokerFile) -> str:
+    return _own_version() if file.default_version == BUNDLED else file.default_version
+
+
+def _own_version() -> str:
+    try:
+        return importlib.metadata.version(paths.PROJECT)
+    except importlib.metadata.PackageNotFoundError:  # a checkout that was never installed
+        return "0.1.0"
+
+
+def checked_version(file: BrokerFile, asked: str | None, *, native: bool) -> str:
+    """Return the version that a user asked for; None is the default, or the installed one.
+
+    Raises `UsageError` if the broker has no such version.
+    """
+    if file.installed is not None and (asked is None or _VERSION.fullmatch(asked)):
+        return installed_version(file, asked, native=native)
+    if file.fetch is None:
+        own = default_version(file)
+        if asked not in (None, own):
+            raise UsageError(f"{file.name} has one version: {own}")
+        return own
+    if asked is not None and not _VERSION.fullmatch(asked):
+        raise UsageError.unknown("version", asked, file.versions, of=file.name)
+    version = asked or file.default_version
+    file.fetch.artifacts(version, file.name)  # refuses a version without pinned jars
+    return version
 
 
 def version_of_folder(file: BrokerFile, home: pathlib.Path, asked: str | None) -> str:

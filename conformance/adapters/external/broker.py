@@ -10,22 +10,39 @@ A fault for which the owner gives no command is NOT_TRIED, with that reason.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 import os
 import pathlib
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Self
 
 from conformance.adapters.credentials import OPEN, Access, ClientTls, scheme_of
-from conformance.adapters.external.addresses import HTTP, Place, WitnessConnection, at_its_host, numbers_of, places
+from conformance.adapters.distribution.versions import default_version
+from conformance.adapters.external.addresses import (
+    HTTP,
+    Place,
+    WitnessConnection,
+    at_its_host,
+    examples,
+    numbers_of,
+    places,
+    urls_by_protocol,
+)
 from conformance.adapters.external.commands import Commands, RunningCommand
 from conformance.adapters.external.queues import PREFIX, Existing, RunQueues
-from conformance.adapters.file.launch_tables import External
+from conformance.adapters.external.rules import asked_by, complete_rules
+from conformance.adapters.file.launch_tables import External, read_external
+from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.settings import show
-from conformance.adapters.interface import READY_QUEUE, DepthProbe, JournalFiles
+from conformance.adapters.interface import READY_QUEUE, Broker, DepthProbe, JournalFiles
+from conformance.adapters.launch.launcher import FileLauncher
+from conformance.adapters.launch.one_node import PlannedBroker
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, words_of
 from conformance.adapters.launch.readiness import LOGIN_S, RefusedLogins, not_served
+from conformance.claims import Value
 from conformance.errors import BlockedError, ClientError, ConformanceError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger
 from conformance.protocols import protocol_of_depth
@@ -62,7 +79,7 @@ def why_not(rules: External, wanted: Wanted) -> str:
     never = _NEVER.get(wanted) or (_NEVER.get(wanted.means) if wanted.means else None)
     if never:
         return never
-    if getattr(wanted, "signal", None) and not wanted.commands:
+    if wanted.signal and not wanted.commands:
         return "the processes of an external broker are out of reach, and no command of its owner stands for this fault"
     missing = [name for name in wanted.commands if rules.command(name) is None]
     if missing:
@@ -132,8 +149,8 @@ def _deviations(rules: External, found: Mapping[str, Place], ledger: Ledger) -> 
     return changes
 
 
-class ExternalBroker:
-    """Its own `facts`, `service` and `target`, without any process; see `interface.Broker`."""
+class ExternalBroker(PlannedBroker):
+    """A broker without any process that can be seen here."""
 
     by_command = True
     no_copy = "the data of an external broker is its owner's"
@@ -142,34 +159,21 @@ class ExternalBroker:
     def __init__(
         self, plan: Plan, setup: BrokerSetup, rules: External, found: Mapping[str, Place], here: pathlib.Path
     ) -> None:
-        self.plan, self.rules, self.places = plan, rules, found
-        self.folder, self.deviations = plan.folder, dict(plan.deviations)
+        super().__init__(plan, setup)
+        self.rules, self.places = rules, found
         self.data = plan.folder / "nothing-of-it-is-here"  # the broker stores elsewhere
         self.journal_files = JournalFiles(self.data, ())
-        self.epoch = 0
-        self._client = setup.client
         self.commands = Commands(rules, plan.folder, here, self._filled, setup.ledger)
         self._queues = RunQueues(
-            plan, rules, self.commands, setup.ledger, drain=self._drain, amqp=self._amqp, moved=self._at_its_host
+            plan, rules, self.commands, setup.ledger, drain=self._drain, amqp=self._amqp, moved=self._moved
         )
         self._existing = Existing(rules, self._depth_of, self._drain) if rules.queues else None
+        self._ready_s = _READY_S
         self._down = False
         self._armed: list[RunningCommand] = []
         self.depth_probe("any")  # without a depth no drain is complete
         if setup.client is not None:
             self.queue_of(READY_QUEUE)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    @property
-    def facts(self) -> Self:
-        return self
-
-    service = target = facts
 
     # service
 
@@ -183,15 +187,9 @@ class ExternalBroker:
         at = self.places[protocol].access if protocol in self.places else OPEN
         return source.file.credentials(protocol, source.here, at)
 
-    def depth_probe(self, queue: str, topic: str = "") -> DepthProbe:
-        return self.plan.depth_probe(queue, self._at_its_host, topic)
-
-    def alarm_probes(self) -> Mapping[str, DepthProbe]:
-        return self.plan.alarm_probes(self._at_its_host)
-
     def policy_probe(self, queue: str) -> DepthProbe | None:
         table = self.plan.source.file.policies
-        return None if table is None else self.plan.probe(table, queue, self._at_its_host)
+        return None if table is None else self.plan.probe(table, queue, self._moved)
 
     def queue_of(self, queue: str) -> str:
         """The name of a queue at the broker: a name with the run's id, or that of an empty queue of its owner.
@@ -214,27 +212,19 @@ class ExternalBroker:
 
     # lifecycle
 
-    def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = (), ready_s: float = 0.0) -> float:
-        """Run its owner's `start` if it is down, wait until it is ready, and return the seconds that this took.
-
-        Raises `LaunchError` if it does not answer, or not in its protocol, or if no message passes through it.
-        """
-        began = time.monotonic()
-        self.launch(wrap, more=more)
-        self._wait_ready(began, ready_s)
-        return time.monotonic() - began
-
-    def _wait_ready(self, began: float, ready_s: float = 0.0) -> None:
+    def wait_ready(self, ready_s: float = 0.0) -> None:
         self.commands.run("wait_ready")
-        ready_s = max(self.rules.wait_ready.seconds if self.rules.wait_ready else _READY_S, ready_s)
-        comes_up = self._down or self.commands.has("start")
-        self._wait_answers(began, ready_s if comes_up else 0.0 if self._refusing else _SLOW_S)
+        self._ready_s = max(self.rules.wait_ready.seconds if self.rules.wait_ready else _READY_S, ready_s)
+        self._wait_answers(self._ready_s if self._comes_up else 0.0 if self._refusing else _SLOW_S)
+
+    def _serve(self) -> None:
+        """Raise `LaunchError` if no message passes through it."""
         self._queues.declare()
         if self._existing is not None and self.epoch == 1:
             self._existing.check()
             for name, held in self._existing.passed_over.items():
                 self.deviations[f"queue {name}"] = f"passed over: it held {held} messages, which were left alone"
-        self._prove(began, ready_s, RefusedLogins(LOGIN_S if comes_up else 0.0))
+        self._prove(RefusedLogins(LOGIN_S if self._comes_up else 0.0))
         if self.epoch == 1:
             self._check_depth_answer()
         self._down = False
@@ -245,6 +235,7 @@ class ExternalBroker:
     def launch(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
         if wrap or more:
             raise LaunchError(f"{self._title} runs already: it takes no other arguments, and no tracer")
+        self._began = time.monotonic()
         self.epoch += 1
         self.commands.environment["CONFORMANCE_EPOCH"] = str(self.epoch)
         if self._down or self._place_in_use.refuses:
@@ -349,13 +340,17 @@ class ExternalBroker:
         source = self.plan.source
         return source.file.access.of(protocol, source.here, self.places[protocol].access).tls
 
-    def _at_its_host(self, url: str) -> str:
+    def _moved(self, url: str) -> str:
         user = self.access(HTTP).user if self.rules.same_login else ""
         return at_its_host(url, self.places, user)
 
     def _amqp(self) -> tuple[str, int, Access] | None:
         asked = protocol_of_depth("amqp-management")
         return (*self.endpoint(asked), self.access(asked)) if asked in self.places else None
+
+    @property
+    def _comes_up(self) -> bool:
+        return self._down or self.commands.has("start")
 
     @property
     def _refusing(self) -> bool:
@@ -372,11 +367,11 @@ class ExternalBroker:
                 return f"external.urls.{name}: {what}"
         return ""
 
-    def _wait_answers(self, began: float, ready_s: float) -> None:
+    def _wait_answers(self, ready_s: float) -> None:
         while what := self._unanswered():
             if wrong := self._unanswered(final=True):
                 raise LaunchError(f"{self.plan.source.file.title}: {wrong}. Correct the address")
-            if time.monotonic() - began > ready_s:
+            if self._late > ready_s:
                 after = f" {ready_s:g} s after it was to come back" if ready_s else ""
                 raise LaunchError(
                     f"{self.plan.source.file.title}: {what}{after}. Start the broker, or correct the address",
@@ -393,7 +388,7 @@ class ExternalBroker:
             time.sleep(_TICK_S)
         return True
 
-    def _prove(self, began: float, ready_s: float, refused: RefusedLogins) -> None:
+    def _prove(self, refused: RefusedLogins) -> None:
         """Send and receive a message, and retry until the time is over: a recovering broker may refuse it.
 
         A broker that stores nothing has lost the queue of this message, which is the suite's own. It is declared again.
@@ -406,9 +401,9 @@ class ExternalBroker:
             except ClientError as error:
                 if refused.final(error) and not self._down:
                     raise LaunchError(f"{self._title} {not_served(error)}", of_broker=error.of_broker) from error
-                if time.monotonic() - began > ready_s:
+                if self._late > self._ready_s:
                     raise LaunchError(
-                        f"{self._title}: no message came through within {ready_s:g} s: {error}",
+                        f"{self._title}: no message came through within {self._ready_s:g} s: {error}",
                         failure=StartFailure.LATE if self._down and not isinstance(error, BlockedError) else None,
                         of_broker=error.of_broker,
                     ) from error
@@ -461,12 +456,65 @@ class ExternalBroker:
         """
         if not self._down:
             return
-        began, refused = time.monotonic(), None
+        refused = None
         try:
             self.launch()
         except LaunchError as error:
             refused = error
         try:
-            self._wait_ready(began)
+            self.wait_ready()
+            self._serve()
         except LaunchError as late:
             raise refused or late from None
+
+
+@dataclasses.dataclass(frozen=True)
+class ExternalLauncher(FileLauncher):
+    """Uses the broker of an owner by the `rules` of that owner; `here` is the folder of the file that has them."""
+
+    word = "external"
+    owned = True
+
+    here: pathlib.Path = pathlib.Path()
+
+    @classmethod
+    def of(cls, file: BrokerFile, at: str, here: pathlib.Path, /) -> Self:
+        base, home = file.external or External(), here
+        if at.endswith(".toml"):
+            said, here, where = read_external(pathlib.Path(at)), pathlib.Path(at).absolute().parent, at
+        elif at or base.urls:
+            said, where = External(urls={**base.urls, **urls_by_protocol(at)}), file.name
+        else:
+            raise UsageError(
+                f"{file.name}:external: the address is missing: give {file.name}:external={examples(file)[0]}, or "
+                "external=FILE.toml with its addresses and the commands for its faults"
+            )
+        try:
+            return cls(at, home, complete_rules(file, said), here)
+        except UsageError as error:
+            raise UsageError(f"{where}: {error}") from error
+
+    def version(self, file: BrokerFile, asked: str | None) -> str:
+        return asked or default_version(file)
+
+    def described(self, file: BrokerFile) -> BrokerFile:
+        return asked_by(file, self.rules)
+
+    def settings(self, wanted: Mapping[str, Value]) -> Mapping[str, Value]:
+        """An external broker has the settings that its owner states, and no others."""
+        for name, value in wanted.items():
+            if self.rules.settings.get(name) != value:
+                raise UsageError(
+                    f"{name}={str(value).lower()}: the suite does not reconfigure an external broker; state its "
+                    "settings in external.settings"
+                )
+        return {**self.rules.settings, **wanted}
+
+    def lacks(self, source: BrokerSource, need: Need) -> str:
+        return why_not(self.rules, need)
+
+    def able(self, source: BrokerSource) -> Callable[[Wanted], str]:
+        return functools.partial(why_not, self.rules)
+
+    def prepare(self, source: BrokerSource, setup: BrokerSetup, *, offline: bool) -> Broker:
+        return prepare(source, self.rules, self.here, setup)

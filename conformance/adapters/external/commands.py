@@ -16,8 +16,8 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 
+from conformance.adapters.broker_log import launch_error, text_of
 from conformance.adapters.file.launch_tables import COMMANDS, Command, External
-from conformance.adapters.launch.broker_log import launch_error, text_of
 from conformance.adapters.launch.process_tree import MARK
 from conformance.errors import LaunchError
 from conformance.ledger import RUN_VARIABLE, Ledger

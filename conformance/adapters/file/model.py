@@ -7,10 +7,12 @@ and an element that connects to other systems is refused. Nothing else changes.
 
 from __future__ import annotations
 
+import inspect
 import pathlib
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
+import msgspec
 import pydantic
 
 from conformance.adapters.credentials import OPEN, Access, check, redact_passwords
@@ -33,8 +35,10 @@ from conformance.adapters.file.launch_tables import (
     order,
     with_external_defaults,
 )
-from conformance.adapters.file.table import Inside, Pattern, Table, Value, Word
+from conformance.adapters.file.table import ByName, Inside, Pattern, Table, Value, Word
 from conformance.errors import UsageError
+from conformance.protocols import PROTOCOLS
+from conformance.protocols.options import ProtocolOptions
 from conformance.scenario.needs import COPIES
 
 
@@ -153,41 +157,57 @@ class Protocol(Table):
 
     `ack_confirm` is how a client gets an answer to an acknowledgement: the broker's own `disposition`, or the answer
     to a `transaction` that holds only it. `destination` is how a queue is addressed: over AMQP the address of a source
-    or a target, over STOMP the header. Over STOMP only: `virtual_host`, the `host` header of CONNECT (default: the name
-    of the machine), and headers for SEND and SUBSCRIBE, which may hold `{queue}`, `{prefetch}` (messages) and
-    `{prefetch_bytes}` (1,024 a message). A header with a prefetch is omitted if deliveries need no acknowledgement.
-    `time_to_live` are the headers of a SEND whose message has a time to live: `{lives_ms}` in milliseconds, or
-    `{expires_ms}` since 1970.
+    or a target, over STOMP the header.
 
     `copied` is the address at which a receiver finds a queue that gets everything that is sent to `{address}`; a sender
-    uses the `destination` of that, and over STOMP the headers `copied_send` as well. `topic` says how clients subscribe
-    durably to a topic; without it no scenario with such subscriptions is tried.
-
-    `duplicate_id` is the application property, or the header, by whose value the broker knows a message that it has
-    stored already (capability `duplicate_detection`).
-
-    Over AMQP only: `outcomes` are those that the broker knows (section 3.4). A sender names them in its attach, and a
-    consumer gives no others. Over STOMP only: `transacted_sends` says when a SEND in a transaction gets its RECEIPT:
-    `at_once`, or `at_commit`, and never after an ABORT. With `at_commit` a client does not wait for it before the
-    COMMIT, and a COMMIT counts as answered when all of its sends are.
+    uses the `destination` of that. `topic` says how clients subscribe durably to a topic; without it no scenario with
+    such subscriptions is tried. `duplicate_id` is the application property, or the header, by whose value the broker
+    knows a message that it has stored already (capability `duplicate_detection`).
     """
+
+    of_protocol: ClassVar[type[ProtocolOptions]] = ProtocolOptions
 
     port: str
     ack_confirm: Literal["disposition", "transaction"] | None = None
-    outcomes: tuple[Literal["accepted", "rejected", "released", "modified"], ...] = pydantic.Field(
-        default=("accepted", "rejected", "released", "modified"), min_length=1
-    )
     capabilities: frozenset[str] = frozenset()
     destination: str = "{queue}"
-    virtual_host: str = ""
     copied: str = ""
-    copied_send: Mapping[str, str] = {}
     topic: Topic | None = None
-    send: Mapping[str, str] = {}
-    subscribe: Mapping[str, str] = {}
-    time_to_live: Mapping[str, str] = {}
-    transacted_sends: Literal["at_once", "at_commit"] = "at_once"
     duplicate_id: str = ""
+
+    @property
+    def options(self) -> ProtocolOptions:
+        """What the file says about this protocol and no other, for its sessions."""
+        given = {name: getattr(self, name) for name in self.of_protocol.__struct_fields__}
+        return msgspec.convert(given, self.of_protocol)
+
+    @pydantic.model_validator(mode="after")
+    def _has_options(self) -> Self:
+        try:
+            _ = self.options
+        except msgspec.ValidationError as error:
+            raise ValueError(str(error)) from error
+        return self
+
+
+def _with_own_keys(name: str, options: type[ProtocolOptions]) -> type[Protocol]:
+    """Return the table of one protocol, with the keys of its options."""
+    keys: dict[str, Any] = {
+        field.name: (field.type, field.default_factory() if field.default is msgspec.NODEFAULT else field.default)
+        for field in msgspec.structs.fields(options)
+    }
+    made: type[Protocol] = pydantic.create_model(
+        f"{name.capitalize()}Table",
+        __base__=Protocol,
+        __doc__=f"{inspect.getdoc(Protocol)}\n\n{inspect.getdoc(options)}",
+        **keys,
+    )
+    made.of_protocol = options
+    return made
+
+
+OF_PROTOCOL = {name: _with_own_keys(name, each.options()) for name, each in PROTOCOLS.items() if each.options}
+"""The tables of the protocols that have keys of their own."""
 
 
 class QueueFiles(Table):
@@ -383,7 +403,7 @@ class BrokerFile(Table):
     profiles: tuple[str, ...] = ()
     capabilities: frozenset[str]
     ports: tuple[Word, ...]
-    protocols: dict[str, Protocol]
+    protocols: Annotated[dict[str, Protocol], ByName(OF_PROTOCOL)]
     settings: Mapping[str, Setting] = {}
     queue_settings: Mapping[Word, QueueSettings] = {}
     fetch: Fetch | None = None

@@ -85,6 +85,7 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
     "protocols.*.copied": ("queue", "address"),
     "protocols.*.topic.address": ("topic",),
     "protocols.*.topic.connect|send|subscribe.*": ("topic", "queue", "prefetch", "prefetch_bytes"),
+    "protocols.*.connect.*": (),
     "protocols.*.send|copied_send|subscribe.*": ("queue", "prefetch", "prefetch_bytes"),
     "protocols.*.time_to_live.*": ("lives_ms", "expires_ms"),
 }

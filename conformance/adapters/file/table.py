@@ -6,10 +6,11 @@ import pathlib
 import re
 import tomllib
 import typing
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
 import pydantic
+from pydantic_core import core_schema
 
 from conformance.errors import UsageError
 
@@ -41,6 +42,22 @@ class Table(pydantic.BaseModel):
     """A table of the file. It is frozen, and an unknown key is an error."""
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
+
+
+class ByName:
+    """Of a field that maps names to tables: those names whose tables have more keys than the others."""
+
+    def __init__(self, tables: Mapping[str, type[Table]]) -> None:
+        self.tables = tables
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: pydantic.GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        (common,) = _tables_in(source)
+        fields = {
+            name: core_schema.typed_dict_field(handler(table), required=False) for name, table in self.tables.items()
+        }
+        return core_schema.typed_dict_schema(fields, extras_schema=handler(common), extra_behavior="allow")
 
 
 def read_toml(path: pathlib.Path) -> dict[str, Any]:
@@ -89,10 +106,15 @@ def _problem(kind: str, message: str, place: tuple[int | str, ...], table: type[
 
 
 def _table_at(place: tuple[int | str, ...], table: type[Table]) -> type[Table]:
-    """The class of the table at that place. The name of a setting or a protocol leads to no other class."""
+    """The class of the table at that place. The name of a setting leads to no other class."""
+    by_name: Mapping[str, type[Table]] = {}
     for part in place:
-        if part in table.model_fields:
-            table = next(_tables_in(table.model_fields[str(part)].annotation), table)
+        if part in by_name:
+            table = by_name[str(part)]
+        elif part in table.model_fields:
+            field = table.model_fields[str(part)]
+            by_name = next((each.tables for each in field.metadata if isinstance(each, ByName)), {})
+            table = next(_tables_in(field.annotation), table)
     return table
 
 

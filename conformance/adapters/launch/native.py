@@ -10,9 +10,10 @@ import shutil
 import signal
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from typing import Self
+from collections.abc import Callable, Sequence
 
+from conformance.adapters import ports
+from conformance.adapters.broker_log import launch_error, text_of
 from conformance.adapters.credentials import Access
 from conformance.adapters.distribution import debian
 from conformance.adapters.distribution.fetch import not_installed
@@ -20,9 +21,9 @@ from conformance.adapters.distribution.versions import version_differs
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.settings import EffectiveSettings, ignored_setting
 from conformance.adapters.interface import READY_QUEUE, DepthProbe, JournalFiles
-from conformance.adapters.launch import ports, queue_declaration
-from conformance.adapters.launch.broker_log import launch_error, text_of
+from conformance.adapters.launch import queue_declaration
 from conformance.adapters.launch.java import archive_options, archive_path, find_java
+from conformance.adapters.launch.one_node import PlannedBroker
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, make_plan
 from conformance.adapters.launch.process_tree import MARK, Tree, name_of
 from conformance.adapters.launch.readiness import LOGIN_S, Readiness, RefusedLogins, WrongProtocolError, not_served
@@ -55,26 +56,18 @@ def prepare(source: BrokerSource, setup: BrokerSetup, archive: str = "") -> Nati
         raise
 
 
-class NativeBroker:
-    """A broker of processes on this machine. It is its own `facts`, `service` and `target`; see `interface.Broker`.
+class NativeBroker(PlannedBroker):
+    """A broker of processes on this machine.
 
     If the file says `ready_message`, the `client` sends a message at the end of each start, unless a tracer started the
     broker.
     """
 
-    by_command = False
-    no_copy = ""
-
     def __init__(self, plan: Plan, setup: BrokerSetup, reserved: ports.Ports) -> None:
-        self.plan = plan
-        self.deviations = plan.deviations
-        self.folder = plan.folder
+        super().__init__(plan, setup)
         self.data = pathlib.Path(plan.words["data_dir"])
         self.journal = pathlib.Path(fill(plan.source.file.journal.path, plan.words))
-        self.epoch = 0
         self._ports = reserved
-        self._ledger = setup.ledger
-        self._client = setup.client
         self._readiness = Readiness(plan, reserved.by_name, lambda: ports.listening(self.processes()))
         self._declared = False
         self._mark = ""
@@ -82,19 +75,7 @@ class NativeBroker:
         self._ticket = ""
         self._wrapped = False
         self._more: tuple[str, ...] = ()
-        self._ready_s = 0.0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
-
-    @property
-    def facts(self) -> Self:
-        return self
-
-    service = target = facts
+        self._ready_s = self._login_s = 0.0
 
     # facts
 
@@ -130,12 +111,6 @@ class NativeBroker:
     def queue_of(self, queue: str) -> str:
         return self.plan.named(queue)
 
-    def depth_probe(self, queue: str, topic: str = "") -> DepthProbe:
-        return self.plan.depth_probe(queue, topic=topic)
-
-    def alarm_probes(self) -> Mapping[str, DepthProbe]:
-        return self.plan.alarm_probes()
-
     def policy_probe(self, queue: str) -> DepthProbe | None:
         return None  # the suite has set the policies itself
 
@@ -143,21 +118,15 @@ class NativeBroker:
 
     def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = (), ready_s: float = 0.0) -> float:
         self._check_not_running()
-        began = time.monotonic()
-        self._ready_s = self._limit_s(ready_s)
         try:
-            self.launch(wrap, more=more)
-            self._wait_ready(began)
-            if self._declare():
-                self._wait(began, self._readiness.unstored)
-            self._prove(began, RefusedLogins(LOGIN_S if self.epoch == 1 and not ready_s else self._ready_s))
+            return super().start(wrap, more=more, ready_s=ready_s)
         except BaseException:
             self._kill()
             raise
-        return time.monotonic() - began
 
     def launch(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
         self._check_not_running()
+        self._began = time.monotonic()
         self._release_ticket()
         self.epoch += 1
         self._wrapped = bool(wrap)
@@ -271,32 +240,39 @@ class NativeBroker:
     def _environment(self) -> dict[str, str]:
         return {**self.plan.environment, MARK: self._mark}
 
-    def _wait_ready(self, began: float) -> None:
+    def wait_ready(self, ready_s: float = 0.0) -> None:
         """Wait until every condition of the file is met; the process is watched, for it may end instead.
 
         The log is a file, not a pipe: a broker must not block, or die, because its harness stopped reading.
         """
-        self._wait(began, lambda: self._readiness.lacks(self.log))
+        self._ready_s = self._limit_s(ready_s)
+        self._login_s = LOGIN_S if self.epoch == 1 and not ready_s else self._ready_s
+        self._wait(lambda: self._readiness.lacks(self.log))
         source, said = self.plan.source, self._readiness.said_first(self.log)
         if reason := ignored_setting(source.file, self.plan.settings, said) or version_differs(
             source.file, source.version, said
         ):
             raise self._error(reason)
 
+    def _serve(self) -> None:
+        if self._declare():
+            self._wait(self._readiness.unstored)
+        self._prove(RefusedLogins(self._login_s))
+
     def _limit_s(self, ready_s: float) -> float:
         return max(self.plan.source.file.start.ready_s, ready_s)
 
-    def _wait(self, began: float, lacks: Callable[[], str]) -> None:
+    def _wait(self, lacks: Callable[[], str]) -> None:
         try:
             while missing := lacks():
-                self._check_late(began, missing)
+                self._check_late(missing)
                 self._tick()
         except WrongProtocolError as error:
             raise self._error(f"is not what the file says: {error}") from error
 
-    def _check_late(self, began: float, missing: object, cause: ClientError | None = None) -> None:
+    def _check_late(self, missing: object, cause: ClientError | None = None) -> None:
         """Raise `LaunchError` if its time is over; a broker that announces an alarm is not late."""
-        if time.monotonic() - began > self._ready_s:
+        if self._late > self._ready_s:
             blocked = isinstance(cause, BlockedError)
             what = f"was not ready within {self._ready_s:g} s (start.ready_s): {missing}"
             raise self._error(what, None if blocked else StartFailure.LATE, of_broker=blocked) from cause
@@ -350,7 +326,7 @@ class NativeBroker:
         log, folder = self.folder / "queues.log", self.plan.working_folder
         return queue_declaration.run_here(command, seconds, environment=self._environment, folder=folder, log=log)
 
-    def _prove(self, began: float, refused: RefusedLogins) -> None:
+    def _prove(self, refused: RefusedLogins) -> None:
         """Send and receive a message, and retry until the time is over: a recovering broker may refuse it.
 
         A refused login ends the first start soon. After a fault it has the whole time: the users may be stored, too.
@@ -363,7 +339,7 @@ class NativeBroker:
             except ClientError as error:
                 if refused.final(error):
                     raise self._error(not_served(error), of_broker=error.of_broker) from error
-                self._check_late(began, f"start.ready_message: {error}", error)
+                self._check_late(f"start.ready_message: {error}", error)
                 self._tick()
                 with contextlib.suppress(LaunchError):
                     self.declare(READY_QUEUE)

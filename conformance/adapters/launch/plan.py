@@ -11,6 +11,8 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 
 from conformance import paths
+from conformance.adapters import ports
+from conformance.adapters.broker_log import launch_error
 from conformance.adapters.config.editors import XmlText
 from conformance.adapters.config.own_configuration import OwnConfig
 from conformance.adapters.credentials import Access
@@ -19,8 +21,6 @@ from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.file.placeholders import fill, fill_known, python_words
 from conformance.adapters.file.settings import EffectiveSettings, explicit, show
 from conformance.adapters.interface import READY_QUEUE, DepthProbe, Options, QueueClient
-from conformance.adapters.launch import ports
-from conformance.adapters.launch.broker_log import launch_error
 from conformance.adapters.launch.java import JavaFound
 from conformance.errors import LaunchError, UsageError
 from conformance.ledger import Ledger, child_environment

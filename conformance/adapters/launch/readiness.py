@@ -18,14 +18,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 
 from conformance import limits
-from conformance.adapters import web
+from conformance.adapters import ports, web
+from conformance.adapters.broker_log import end_of
 from conformance.adapters.credentials import ClientTls
 from conformance.adapters.distribution.versions import logged_version
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.reading import uses
 from conformance.adapters.file.settings import queue_files
-from conformance.adapters.launch import ports
-from conformance.adapters.launch.broker_log import end_of
 from conformance.adapters.launch.plan import Plan
 from conformance.adapters.launch.queue_declaration import lasting
 from conformance.errors import BlockedError, ClientError, LoginError

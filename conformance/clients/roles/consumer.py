@@ -7,7 +7,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from conformance.clients.roles.modes import MODES, AckHeader, When
+from conformance.clients.job import NEVER, Job, JobResult
+from conformance.clients.roles.modes import When, mode_of
 from conformance.clients.roles.operations import (
     Note,
     Operations,
@@ -19,8 +20,7 @@ from conformance.clients.roles.operations import (
     trial_of,
 )
 from conformance.clients.session import Disconnected, OperationAnswer, Received, Refused, Session
-from conformance.clients.workers.job import NEVER, Job, JobResult
-from conformance.clients.workers.trigger import ArmedFault
+from conformance.clients.trigger import ArmedFault
 from conformance.errors import ClientError
 from conformance.history import RECEIVER_ENDED, UNSELECTED, Op, Phase, Recorder, make_body, message_id
 from conformance.scenario.script import Consume
@@ -46,13 +46,12 @@ def consume(
     """
     notes = noting_receivers(job, recorder)
     consumer = _Consumer(job, step, session, notes, armed)
-    subscription = consumer.mode.subscription
-    if job.liar == "acknowledges-in-every-mode":
-        subscription = AckHeader.INDIVIDUAL
     for place in range(step.receivers):
-        session.attach_receiver(job.queues[place % len(job.queues)], step.prefetch, subscription)
+        session.attach_receiver(
+            job.work.queues[place % len(job.work.queues)], step.prefetch, consumer.mode.subscription
+        )
     if step.forwards:
-        session.attach_sender(job.queue)
+        session.attach_sender(job.work.queue)
     for note in notes:
         note(Op.CONNECT, Phase.OK, count=step.prefetch)
     attached()
@@ -60,8 +59,8 @@ def consume(
         return consumer.run()
     except (Disconnected, Refused) as error:
         armed.lost()
-        answered = error.answers if isinstance(error, Refused) and job.may_be_refused else ()
-        if isinstance(error, Refused) and not (answered or armed.broker_is_ending or job.broker_may_end):
+        answered = error.answers if isinstance(error, Refused) and job.tolerances.refused else ()
+        if isinstance(error, Refused) and not (answered or armed.broker_is_ending or job.tolerances.broker_may_end):
             raise
         session.answers.extend(one for one in answered if isinstance(one, OperationAnswer))
         consumer.disconnected()
@@ -74,8 +73,8 @@ class _Consumer:
     def __init__(self, job: Job, step: Consume, session: Session, notes: Sequence[Note], armed: ArmedFault) -> None:
         self.job, self.step, self.session, self.notes, self.armed = job, step, session, notes, armed
         self.note = notes[0]
-        self.mode = MODES[step.mode]
-        self.confirmed = (self.mode.confirmed or step.confirm) and job.ack_confirm != NEVER
+        self.mode = mode_of(step.mode, job.liar)
+        self.confirmed = (self.mode.confirmed or step.confirm) and job.dialect.ack_confirm != NEVER
         self.operations = Operations(job, session, self.note, armed)
         self.delivered = 0
         self.firsts = 0
@@ -110,7 +109,7 @@ class _Consumer:
         self._unconfirmed("disconnected")
 
     def _patience_s(self) -> float:
-        return _SILENCES * self.job.silence_s if self.step.until_silent else self.job.liveness_s
+        return _SILENCES * self.job.tolerances.silence_s if self.step.until_silent else self.job.tolerances.liveness_s
 
     def _arrived(self, patience_s: float) -> bool:
         deadline = time.monotonic() + patience_s
@@ -146,7 +145,7 @@ class _Consumer:
         if self._is_refused(received):
             self._refuse(received)
             return
-        early = self._acknowledges_early()
+        early = self.mode.when is When.BEFORE_PROCESSING
         if early:
             self._acknowledge([received])
             pump(self.session, self.armed, 0)  # it leaves before the processing begins: a session only writes here
@@ -169,22 +168,14 @@ class _Consumer:
     def _hand(self, received: Received) -> None:
         self.delivered += 1
         self.open.append(received)
-        detail = UNSELECTED if self.job.unselected(received.message) else None
+        detail = UNSELECTED if self.job.work.unselected(received.message) else None
         self._record(Op.DELIVER, Phase.OK, received, detail=detail, **delivery_fields(received, self.job))
-
-    def _acknowledges_early(self) -> bool:
-        if self.mode.when is When.BEFORE_PROCESSING:
-            return self.job.liar != "acknowledges-after-processing"
-        return self.job.liar == "acknowledges-on-receipt"
 
     def _after_processing(self, received: Received) -> None:
         if self.mode.when is When.NEVER:
-            if self.job.liar == "acknowledges-in-every-mode":
-                self._acknowledge([received])
-            else:
-                self.open.pop()
-                if self.step.renews is None or self.delivered <= self.step.renews:
-                    self._replenish([received])
+            self.open.pop()
+            if self.step.renews is None or self.delivered <= self.step.renews:
+                self._replenish([received])
         elif self.mode.when is not When.BY_APPLICATION:
             self._acknowledge([received])
         elif self.step.backwards:
@@ -214,19 +205,19 @@ class _Consumer:
 
     def _see_whether_more_comes(self) -> None:
         """Record what arrives although the prefetch is used up: each such delivery is one too many."""
-        quiet = time.monotonic() + self.job.silence_s
+        quiet = time.monotonic() + self.job.tolerances.silence_s
         while (left := quiet - time.monotonic()) > 0:
             pump(self.session, self.armed, left)
             while self.session.incoming:
                 self._hand(next_received(self.session, self.job))
-        self.waited_s += self.job.silence_s
+        self.waited_s += self.job.tolerances.silence_s
 
     # acknowledging
 
     def _acknowledge(self, covered: list[Received]) -> None:
         for received in covered:
             self._record(Op.ACK, Phase.INVOKE, received)
-        if self.job.vendor is not None or self.job.liar != "forgets-acknowledgements":
+        if self.job.connection.vendor is not None or self.job.liar != "forgets-acknowledgements":
             self.session.acknowledge(covered, confirmed=self.confirmed)
         self._written()
         if self.confirmed:
@@ -261,7 +252,7 @@ class _Consumer:
     def _wait_confirmed(self, covered: list[Received]) -> None:
         invoked = time.monotonic_ns()
         self.waiting = list(covered)
-        deadline = time.monotonic() + self.job.liveness_s
+        deadline = time.monotonic() + self.job.tolerances.liveness_s
         while self.waiting and (answer := next_answer(self.session, self.armed, deadline)) is not None:
             self.armed.check_answer(invoked)
             self.armed.answered("ack_written", invoked)
@@ -272,7 +263,7 @@ class _Consumer:
     def _wait_taken(self, covered: list[Received]) -> None:
         """Wait for the answers inside a transaction: only a refusal is recorded, and only the commit confirms."""
         self.waiting = list(covered)
-        deadline = time.monotonic() + self.job.liveness_s
+        deadline = time.monotonic() + self.job.tolerances.liveness_s
         while self.waiting and (answer := next_answer(self.session, self.armed, deadline)) is not None:
             if answer.phase is Phase.OK:
                 self.waiting = [each for each in self.waiting if each.delivery != answer.delivery]
@@ -326,13 +317,13 @@ class _Consumer:
         waiting = []
         for _ in range(count):
             self.forwarded += 1
-            message = message_id(self.job.producer, self.forwarded)
+            message = message_id(self.job.work.producer, self.forwarded)
             self.note(Op.SEND, Phase.INVOKE, message=message, durable=True, transaction=name)
             body = make_body(message, _FORWARDED, trial_of(self.job.header))
             self.session.send(message, body, durable=True, transaction=name)
             waiting.append(message)
-        deadline = time.monotonic() + self.job.liveness_s
-        while waiting and not self.job.answers_at_commit and (left := deadline - time.monotonic()) > 0:
+        deadline = time.monotonic() + self.job.tolerances.liveness_s
+        while waiting and not self.job.dialect.answers_at_commit and (left := deadline - time.monotonic()) > 0:
             pump(self.session, self.armed, left)
             while self.session.outcomes:
                 outcome = self.session.outcomes.popleft()
@@ -366,7 +357,7 @@ class _Consumer:
         self.open.remove(received)
         self._replenish([received])
         if self.session.answers_refusals:
-            answer = next_answer(self.session, self.armed, time.monotonic() + self.job.liveness_s)
+            answer = next_answer(self.session, self.armed, time.monotonic() + self.job.tolerances.liveness_s)
             self._record(Op.NACK, answer.phase if answer else Phase.INFO, received, detail=outcome)
 
     def _record(self, op: Op, phase: Phase, received: Received, **fields: Any) -> None:

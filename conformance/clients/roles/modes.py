@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Mapping
 
 
 class When(enum.StrEnum):
@@ -60,6 +61,26 @@ MODES = {
         Mode("transacted", When.BY_APPLICATION, covers_all=True, transacted=True),
     )
 }
+
+_LYING: Mapping[str, Mapping[When, Mapping[str, object]]] = {
+    "acknowledges-on-receipt": {When.AFTER_PROCESSING: {"when": When.BEFORE_PROCESSING}},
+    "acknowledges-after-processing": {When.BEFORE_PROCESSING: {"when": When.AFTER_PROCESSING}},
+    "acknowledges-in-every-mode": {
+        When.NEVER: {"when": When.AFTER_PROCESSING, "subscription": AckHeader.INDIVIDUAL},
+    },
+}
+"""What a session liar changes in a mode that acknowledges at that time."""
+
+
+def mode_of(name: str, liar: str) -> Mode:
+    """Return a mode, or the one that a session liar has instead.
+
+    >>> mode_of("pre", "acknowledges-after-processing").when.value, mode_of("pre", "").when.value
+    ('after processing', 'before the application gets it')
+    """
+    mode = MODES[name]
+    return dataclasses.replace(mode, **_LYING.get(liar, {}).get(mode.when, {}))  # type: ignore[arg-type]
+
 
 SESSION_LIARS = {
     "acknowledges-on-receipt": "an AUTO session that acknowledges before the processing",

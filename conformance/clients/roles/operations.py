@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from conformance.clients.job import Job
 from conformance.clients.session import OperationAnswer, Received, Session
-from conformance.clients.workers.job import Job
-from conformance.clients.workers.trigger import ArmedFault
+from conformance.clients.trigger import ArmedFault
 from conformance.history import Header, Op, Phase, Recorder, is_anothers, is_intact
 from conformance.scenario.script import Publish
 
@@ -21,11 +21,11 @@ def noting(job: Job, recorder: Recorder) -> Note:
 
     A send of which each queue gets a copy is recorded in every queue.
     """
-    if not (job.more_queues and isinstance(job.step, Publish)):
-        return functools.partial(recorder.record, queue=job.queue, epoch=job.epoch)
+    if not (job.work.more_queues and isinstance(job.work.step, Publish)):
+        return functools.partial(recorder.record, queue=job.work.queue, epoch=job.epoch)
 
     def note(op: Op, phase: Phase, *, message: str | None = None, **fields: Any) -> int:
-        queues = job.queues if job.copied and message else [job.queue_of(message or "")]
+        queues = job.work.queues if job.dialect.copied and message else [job.work.queue_of(message or "")]
         times = [recorder.record(op, phase, message=message, queue=each, epoch=job.epoch, **fields) for each in queues]
         return times[0]
 
@@ -35,7 +35,7 @@ def noting(job: Job, recorder: Recorder) -> Note:
 def noting_receivers(job: Job, recorder: Recorder) -> list[Note]:
     """Return `Recorder.record` for the events of each receiver: each has its own history, and the queues in turn."""
     return [
-        functools.partial(each.record, queue=job.queues[place % len(job.queues)], epoch=job.epoch)
+        functools.partial(each.record, queue=job.work.queues[place % len(job.work.queues)], epoch=job.epoch)
         for place, each in enumerate(recorder.histories)
     ]
 
@@ -98,7 +98,7 @@ class Operations:
             if self._armed.due and not self._armed.fired:
                 self._session.pump(0)
                 self._armed.fire_if_due()
-        deadline = time.monotonic() + self._job.liveness_s
+        deadline = time.monotonic() + self._job.tolerances.liveness_s
         answer = next_answer(self._session, self._armed, deadline)
         while answer is not None and more():
             left = deadline - time.monotonic()
@@ -138,7 +138,8 @@ class Operations:
 
 def delivery_fields(received: Received, job: Job) -> dict[str, object]:
     """Return the fields of a delivery for the history."""
-    empty = job.sent_empty(received.message)
+    sent_by = job.work.sent_by(received.message)
+    empty = sent_by is not None and not sent_by.size
     return {
         "link": job.receivers[received.receiver],
         "delivery": received.delivery,

@@ -19,14 +19,14 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from conformance.adapters.credentials import give, redact_passwords
+from conformance.clients.job import LIVENESS_FACTOR, Job, JobResult
 from conformance.clients.management import DepthClient
 from conformance.clients.roles.consumer import consume
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.operations import Note, delivery_fields, next_received, noting
 from conformance.clients.roles.publisher import publish
 from conformance.clients.session import Disconnected, Refused, Session
-from conformance.clients.workers.job import LIVENESS_FACTOR, Job, JobResult
-from conformance.clients.workers.trigger import ArmedCommand, ArmedFault
+from conformance.clients.trigger import ArmedCommand, ArmedFault
 from conformance.errors import ClientError, ConformanceError
 from conformance.history import DELAYED, Op, Phase, Recorder, message_id
 from conformance.protocols import WIRES
@@ -55,13 +55,13 @@ def run_job(job: Job, handles: Sequence[int], control: int | None = None) -> Job
     The recorder writes through if the fault kills this very process. A client that is to reach a broker that is
     starting tries again while it has recorded nothing: then it was not attached.
     """
-    give(job.secrets)
+    give(job.connection.secrets)
     crashes = isinstance(job.fault, ConsumerCrash)
     path = pathlib.Path(job.history)
     recorder = Recorder(path, job.header, write_through=crashes)
     for name in job.beside:
         recorder.beside(path.with_name(f"{name}.jsonl"), msgspec.structs.replace(job.header, process=name))
-    until = time.monotonic() + job.reaches_s
+    until = time.monotonic() + job.connection.reaches_s
     try:
         while True:
             try:
@@ -72,7 +72,7 @@ def run_job(job: Job, handles: Sequence[int], control: int | None = None) -> Job
             _await_port(job, control, until)
     except (ConformanceError, Disconnected) as error:
         of_broker = isinstance(error, Disconnected) or error.of_broker
-        why = redact_passwords(f"{job.header.process}: {error or type(error).__name__}", job.access)
+        why = redact_passwords(f"{job.header.process}: {error or type(error).__name__}", job.connection.access)
         return JobResult(error=why, of_broker=of_broker)
     finally:
         recorder.close()
@@ -88,7 +88,7 @@ def _connected(job: Job, recorder: Recorder, handles: Sequence[int], control: in
         return msgspec.structs.replace(result, lost_ns=time.monotonic_ns()) if lost else result
     finally:
         recorder.flush()
-        with contextlib.suppress(*([Refused] if job.may_be_cut_off else [])):  # said again while it closes
+        with contextlib.suppress(*([Refused] if job.tolerances.cut_off else [])):  # said again while it closes
             session.close()
 
 
@@ -101,17 +101,17 @@ def _await_port(job: Job, control: int | None, until: float) -> None:
         if select.select([] if control is None else [control], [], [], _RETRY_S)[0]:
             raise SystemExit("the harness is gone")
         with socket.socket() as probe:
-            if probe.connect_ex((job.host, job.port)) == 0:
+            if probe.connect_ex((job.connection.host, job.connection.port)) == 0:
                 return
 
 
 def connect(job: Job, before_write: Callable[[], None]) -> Session:
     """Return an open session for the job; raise `ClientError` if there is no connection."""
-    if job.vendor is not None:
+    if job.connection.vendor is not None:
         return JmsSession(job, before_write)
-    make = _SESSIONS.get((job.protocol, job.client))
+    make = _SESSIONS.get((job.connection.protocol, job.connection.client))
     if make is None:
-        raise ClientError(f"there is no {job.client} client for {job.protocol}")
+        raise ClientError(f"there is no {job.connection.client} client for {job.connection.protocol}")
     return make(job, before_write)
 
 
@@ -120,7 +120,7 @@ def play(job: Job, session: Session, recorder: Recorder, descriptors: Sequence[i
     attached: Callable[[], object] = bool
     if job.tells_attached:
         attached, descriptors = functools.partial(os.write, descriptors[0], b"."), ()
-    match job.step:
+    match job.work.step:
         case Publish() as step:
             return publish(job, step, session, recorder, _armed(job, recorder, descriptors), attached)
         case Consume() as step:
@@ -137,20 +137,20 @@ def _armed(job: Job, recorder: Recorder, descriptors: Sequence[int]) -> ArmedFau
         armed = ArmedCommand(job.fault, recorder, descriptors, job.epoch, job.within_s)
     else:
         armed = ArmedFault(job.fault, recorder, descriptors, job.epoch, job.header.seed, job.journal)
-    armed.hears_broker = job.vendor is None
+    armed.hears_broker = job.connection.vendor is None
     return armed
 
 
 def _emptied(job: Job, session: Session, recorder: Recorder) -> JobResult:
     with _asking(job) as ask:
-        return (collect if job.collects else drain)(job, session, recorder, ask)
+        return (collect if job.work.collects else drain)(job, session, recorder, ask)
 
 
 @contextlib.contextmanager
 def _asking(job: Job) -> Iterator[AskDepth]:
-    if job.depth is None:
-        raise ClientError(f"the adapter declares no way to ask for the depth of {job.queue}")
-    depths = DepthClient(job.depth, f"{job.header.trial}-{job.header.process}-depth")
+    if job.work.depth is None:
+        raise ClientError(f"the adapter declares no way to ask for the depth of {job.work.queue}")
+    depths = DepthClient(job.work.depth, f"{job.header.trial}-{job.header.process}-depth")
     try:
         yield depths.ask
     finally:
@@ -170,18 +170,19 @@ def drain(job: Job, session: Session, recorder: Recorder, ask: AskDepth) -> JobR
         results = [_drained(job, session, note, ask)]
     except Refused:
         # RabbitMQ 3.10 answers the attach, and then ends the session: there is no such queue.
-        if not (job.may_be_absent and _is_absent(job.queue, ask)):
+        if not (job.tolerances.absent and _is_absent(job.work.queue, ask)):
             raise
         note(Op.DRAIN, Phase.OK, count=0, detail="no such queue")
         return JobResult(depth=0)
-    if job.more_queues and job.subscriber:
+    if job.work.more_queues and job.work.subscriber:
         session.close()  # a client id has one connection at a time
-    for queue, probe in job.more_queues.items():
+    for queue, probe in job.work.more_queues.items():
         header = msgspec.structs.replace(job.header, process=f"{job.header.process}-{queue}")
-        other = msgspec.structs.replace(job, queue=queue, depth=probe, more_queues={}, header=header)
+        work = msgspec.structs.replace(job.work, queue=queue, depth=probe, more_queues={})
+        other = msgspec.structs.replace(job, work=work, header=header)
         results.append(_drained_beside(other, recorder, note, sum(result.depth or 0 for result in results)))
     received, depth = sum(result.count for result in results), sum(result.depth or 0 for result in results)
-    left = DELAYED if job.delayed else "stuck"
+    left = DELAYED if job.tolerances.delayed else "stuck"
     phase, detail = (Phase.INFO, left) if depth else (Phase.OK, "silent")
     note(Op.DRAIN, phase, count=received, detail=detail)
     waited = sum(result.waited_s for result in results)
@@ -200,9 +201,9 @@ def _drained_beside(job: Job, recorder: Recorder, note: Note, elsewhere: int) ->
 
 def _drained(job: Job, session: Session, note: Note, ask: AskDepth, elsewhere: int = 0) -> JobResult:
     """Empty one queue. The depths that are recorded include what is left `elsewhere`, in the queues before it."""
-    session.attach_receiver(job.queue, job.prefetch, AckHeader.INDIVIDUAL)
+    session.attach_receiver(job.work.queue, job.work.prefetch, AckHeader.INDIVIDUAL)
     started = last = time.monotonic()
-    received, working, silence, bound = 0, 0.0, job.silence_s, job.liveness_s
+    received, working, silence, bound = 0, 0.0, job.tolerances.silence_s, job.tolerances.liveness_s
     while True:
         session.fetch()
         session.pump(max(last + silence - time.monotonic(), 0))
@@ -210,9 +211,9 @@ def _drained(job: Job, session: Session, note: Note, ask: AskDepth, elsewhere: i
         now = time.monotonic()
         if got:
             bound = max(bound, LIVENESS_FACTOR * (now - last))
-            received, last, silence, working = received + got, now, job.silence_s, now - started
+            received, last, silence, working = received + got, now, job.tolerances.silence_s, now - started
         elif now - last >= silence:
-            depth = ask(job.queue)
+            depth = ask(job.work.queue)
             note(Op.DEPTH, Phase.OK, count=elsewhere + depth)
             if not depth or time.monotonic() - last > bound:
                 break
@@ -232,9 +233,8 @@ def _take_drained(job: Job, session: Session, note: Note, phase: Phase = Phase.O
     got = 0
     while session.incoming:
         received = next_received(session, job)
-        note(
-            Op.DRAIN, phase, message=received.message, queue=job.queue, detail=detail, **delivery_fields(received, job)
-        )
+        about = delivery_fields(received, job)
+        note(Op.DRAIN, phase, message=received.message, queue=job.work.queue, detail=detail, **about)
         session.acknowledge([received])
         got += 1
     if got:
@@ -243,27 +243,27 @@ def _take_drained(job: Job, session: Session, note: Note, phase: Phase = Phase.O
 
 
 def collect(job: Job, session: Session, recorder: Recorder, ask: AskDepth) -> JobResult:
-    """Empty the dead-letter or expiry queue `job.collects`; raise `ClientError` if messages stay in it.
+    """Empty the dead-letter or expiry queue `job.work.collects`; raise `ClientError` if messages stay in it.
 
     Each message is a DRAIN of unknown outcome in the queue of the trial: it was neither delivered there nor lost.
     """
-    session.attach_receiver(job.collects, job.prefetch, AckHeader.INDIVIDUAL)
+    session.attach_receiver(job.work.collects, job.work.prefetch, AckHeader.INDIVIDUAL)
     began = last = time.monotonic()
     found = 0
     while True:
         session.fetch()
-        session.pump(max(last + job.silence_s - time.monotonic(), 0))
-        got = _take_drained(job, session, noting(job, recorder), Phase.INFO, f"in {job.collects}")
+        session.pump(max(last + job.tolerances.silence_s - time.monotonic(), 0))
+        got = _take_drained(job, session, noting(job, recorder), Phase.INFO, f"in {job.work.collects}")
         found += got
         now = time.monotonic()
         if got:
             last = now
-        elif now - last >= job.silence_s:
-            depth = ask(job.collects)
+        elif now - last >= job.tolerances.silence_s:
+            depth = ask(job.work.collects)
             if not depth:
                 return JobResult(count=found, waited_s=now - began)
-            if now - last > job.liveness_s:
-                raise ClientError(f"{job.collects} holds {depth} messages that a consumer was not given")
+            if now - last > job.tolerances.liveness_s:
+                raise ClientError(f"{job.work.collects} holds {depth} messages that a consumer was not given")
 
 
 def inquire(job: Job, question: str, session: Session, recorder: Recorder) -> JobResult:

@@ -11,6 +11,14 @@ from collections.abc import Callable
 import msgspec
 
 from conformance import limits
+from conformance.clients.job import (
+    LIVENESS_FACTOR,
+    NO_CREDIT,
+    UNANSWERED,
+    Job,
+    JobResult,
+    SentTransaction,
+)
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.operations import (
     Note,
@@ -22,15 +30,7 @@ from conformance.clients.roles.operations import (
     trial_of,
 )
 from conformance.clients.session import Disconnected, OperationAnswer, Refused, SendOutcome, Session
-from conformance.clients.workers.job import (
-    LIVENESS_FACTOR,
-    NO_CREDIT,
-    UNANSWERED,
-    Job,
-    JobResult,
-    SentTransaction,
-)
-from conformance.clients.workers.trigger import ArmedFault
+from conformance.clients.trigger import ArmedFault
 from conformance.history import SHUT, WAITS, Op, Phase, Recorder, make_body, message_id, parse_message
 from conformance.scenario.script import Publish
 
@@ -59,10 +59,10 @@ def publish(
     note = noting(job, recorder)
     publisher = (_Transacted if step.batch else _Publisher)(job, step, session, note, armed)
     try:
-        for queue in job.queues[:1] if job.copied else job.queues:
+        for queue in job.work.queues[:1] if job.dialect.copied else job.work.queues:
             session.attach_sender(queue)
     except Refused as error:
-        if not job.may_be_absent:
+        if not job.tolerances.absent:
             raise
         return publisher.turned_away(limits.quote(error))
     note(Op.CONNECT, Phase.OK, count=step.window)
@@ -71,10 +71,10 @@ def publish(
         return publisher.run()
     except (Disconnected, Refused) as error:
         armed.lost()
-        expected = job.may_be_refused or job.may_be_cut_off
+        expected = job.tolerances.refused or job.tolerances.cut_off
         answered = error.answers if isinstance(error, Refused) and expected else ()
-        refused = bool(answered) or job.may_be_cut_off
-        if isinstance(error, Refused) and not (refused or armed.broker_is_ending or job.broker_may_end):
+        refused = bool(answered) or job.tolerances.cut_off
+        if isinstance(error, Refused) and not (refused or armed.broker_is_ending or job.tolerances.broker_may_end):
             raise
         session.outcomes.extend(one for one in answered if isinstance(one, SendOutcome))
         session.answers.extend(one for one in answered if isinstance(one, OperationAnswer))
@@ -89,7 +89,7 @@ class _Publisher:
         self.window = _window_size(step, job.liar)
         self.waiting = _WindowWait(job, step, note)
         self.asked_immediately: set[str] = set()
-        self.again = [message_id(t.producer, n) for t in job.resends for n in range(t.first, t.last + 1)]
+        self.again = [message_id(t.producer, n) for t in job.work.resends for n in range(t.first, t.last + 1)]
         self.pending: dict[str, int] = {}
         self.unasked: list[str] = []
         self.answered = 0
@@ -99,7 +99,7 @@ class _Publisher:
         self.began_ns = time.monotonic_ns()
         self.paced = step.every_ms > 0 and not step.batch
         self.transaction: str | None = None
-        self.listens = job.vendor is not None and job.vendor.asynchronous
+        self.listens = job.connection.vendor is not None and job.connection.vendor.asynchronous
         self.calling = 0
 
     def run(self) -> JobResult:
@@ -131,7 +131,7 @@ class _Publisher:
 
     def turned_away(self, said: str) -> JobResult:
         """Record the first send as refused: the broker did not let its sender attach."""
-        message = message_id(self.job.producer, 1)
+        message = message_id(self.job.work.producer, 1)
         self.note(Op.SEND, Phase.INVOKE, message=message, durable=self.step.durable)
         self.note(Op.SEND, Phase.FAIL, message=message, detail=said)
         return self._result("refused")
@@ -163,7 +163,7 @@ class _Publisher:
 
     def _late_outcomes(self) -> None:
         """Look once more: a broker that changes an outcome, or answers twice, does it after the first answer."""
-        quiet = time.monotonic() + self.job.silence_s
+        quiet = time.monotonic() + self.job.tolerances.silence_s
         while (left := quiet - time.monotonic()) > 0:
             self._pump(left)
             self._take_outcomes()
@@ -203,7 +203,7 @@ class _Publisher:
         self.waiting.end()
         due_ns = self._due_ns(self.sent) if self.paced else None
         self.sent += 1
-        message = self.again[self.sent - 1] if step.resends else message_id(job.producer, self.sent)
+        message = self.again[self.sent - 1] if step.resends else message_id(job.work.producer, self.sent)
         asked = not step.unasked_every or self.sent % step.unasked_every != 0
         immediate = step.immediate_every > 0 and self.sent % step.immediate_every == 0
         at_ns = self.note(
@@ -234,7 +234,8 @@ class _Publisher:
             outcome = outcomes.popleft()
             phase = self.armed.phase_now(outcome.phase)
             if self.job.liar == "reports-ranges":
-                outcome = dataclasses.replace(outcome, first=message_id(self.job.producer, 1), last=outcome.message)
+                first = message_id(self.job.work.producer, 1)
+                outcome = dataclasses.replace(outcome, first=first, last=outcome.message)
             at_ns = self.note(
                 Op.SEND,
                 phase,
@@ -281,7 +282,7 @@ class _Publisher:
     def _take_untrue_receipts(self) -> None:
         """Record answers that answer nothing, with the last send that was answered."""
         while self.session.anomalies:
-            message = self.last or message_id(self.job.producer, 1)
+            message = self.last or message_id(self.job.work.producer, 1)
             self.note(Op.CONFIRM, Phase.FAIL, message=message, detail=self.session.anomalies.popleft())
 
     def _overdue_s(self) -> float:
@@ -307,7 +308,7 @@ class _Publisher:
         return waited_ns / 1e9 if waited_ns > self._bound_ns() else 0.0
 
     def _bound_ns(self) -> float:
-        return max(self.job.liveness_s * 1e9, LIVENESS_FACTOR * self.slowest_ns)
+        return max(self.job.tolerances.liveness_s * 1e9, LIVENESS_FACTOR * self.slowest_ns)
 
     def _give_up(self, detail: str) -> None:
         self._no_answer(list(self.pending), detail)
@@ -337,14 +338,14 @@ class _Transacted(_Publisher):
         self.operations = Operations(job, session, note, armed)
         self.begun = ""
         self.waited_s = 0.0
-        self.late = job.answers_at_commit or step.hurries
+        self.late = job.dialect.answers_at_commit or step.hurries
         self.first = 1
         self.asked: SentTransaction | None = None
 
     def run(self) -> JobResult:
         job, step = self.job, self.step
         if step.peek:
-            self.session.attach_receiver(job.queue, _PEEK_CREDIT, AckHeader.INDIVIDUAL)
+            self.session.attach_receiver(job.work.queue, _PEEK_CREDIT, AckHeader.INDIVIDUAL)
         for number in itertools.count(1):
             if self.sent >= self.count or self.armed.broker_is_ending:
                 break
@@ -354,7 +355,7 @@ class _Transacted(_Publisher):
             back = step.rollback_every > 0 and number % step.rollback_every == 0
             filled = self._filled(name, f"t{number + 1}")
             if not (filled and self._discharged(Op.ROLLBACK if back else Op.COMMIT, name)):
-                return self._result(UNANSWERED, job.liveness_s)
+                return self._result(UNANSWERED, job.tolerances.liveness_s)
         self._read_to_the_end()
         self._peek()
         return self._result("finished", self.waited_s)
@@ -378,7 +379,7 @@ class _Transacted(_Publisher):
         self.transaction = name
         self.first = self.sent + 1
         last = self.sent + int(min(self.step.batch, self.count - self.sent))
-        if self.job.answers_at_commit:
+        if self.job.dialect.answers_at_commit:
             self._send_up_to(last, math.inf)
             self.begun = following
             if not self.operations.run(Op.BEGIN, following):
@@ -409,7 +410,7 @@ class _Transacted(_Publisher):
         if self.armed.broker_is_ending:
             return True  # killed before the request: it must never leave
         if op is Op.COMMIT and not self.step.resends:
-            self.asked = SentTransaction(self.job.producer, self.first, self.sent)
+            self.asked = SentTransaction(self.job.work.producer, self.first, self.sent)
         if not self.late:
             answered = self.operations.run(op, name)
             self._take_outcomes()
@@ -428,7 +429,7 @@ class _Transacted(_Publisher):
         """Take deliveries until silence: before the commit, none of its transaction may arrive."""
         if not self.step.peek:
             return
-        quiet = time.monotonic() + self.job.silence_s
+        quiet = time.monotonic() + self.job.tolerances.silence_s
         while (left := quiet - time.monotonic()) > 0:
             self._pump(left)
             while self.session.incoming:
@@ -437,8 +438,8 @@ class _Transacted(_Publisher):
                 self.note(Op.ACK, Phase.INVOKE, message=received.message)
                 self.session.acknowledge([received])
                 self.session.replenish(1)
-                quiet = time.monotonic() + self.job.silence_s
-        self.waited_s += self.job.silence_s
+                quiet = time.monotonic() + self.job.tolerances.silence_s
+        self.waited_s += self.job.tolerances.silence_s
 
 
 def _window_size(step: Publish, liar: str) -> int:
@@ -467,7 +468,7 @@ class _WindowWait:
 
     def begin(self, number: int, unanswered: int) -> None:
         """Note that the publish of that number has to wait."""
-        message = message_id(self._job.producer, number)
+        message = message_id(self._job.work.producer, number)
         if self._step.tells_waits and message != self._message:
             self._message, self._waits, self._room_ns = message, True, 0
             self._note(Op.CONFIRM, Phase.INFO, message=message, count=unanswered, detail=WAITS)

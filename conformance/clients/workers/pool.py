@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from conformance import limits, processes
-from conformance.clients.workers.job import Job, JobResult, Vendor
+from conformance.clients.job import Job, JobResult, Vendor
 from conformance.errors import ClientError
 from conformance.ledger import Ledger, python_environment
 
@@ -180,8 +180,8 @@ class WorkerPool:
 
     def spawn(self, job: Job, log: pathlib.Path, handles: Sequence[int] = ()) -> Child:
         """Start a client for this job; `handles` are of the processes that its trigger may kill."""
-        if job.vendor is not None:
-            return self._jvms.spawn(job, job.vendor, log, handles)
+        if job.connection.vendor is not None:
+            return self._jvms.spawn(job, job.connection.vendor, log, handles)
         ours, theirs = socket.socketpair()
         with contextlib.ExitStack() as undo:
             undo.callback(ours.close)  # at an interrupt the client may exist already: it ends with this socket

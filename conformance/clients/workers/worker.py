@@ -21,8 +21,8 @@ import traceback
 
 import msgspec
 
+from conformance.clients.job import Job, Vendor
 from conformance.clients.roles.play import run_job
-from conformance.clients.workers.job import Job, Vendor
 from conformance.errors import ClientError
 from conformance.protocols.jms.sessions import jvm
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from conformance.adapters import Adapter
 from conformance.adapters.credentials import OPEN, Access
-from conformance.adapters.interface import EXTERNAL
 from conformance.adapters.opening import credentials_of
 from conformance.claims import Claim, Value
 from conformance.errors import visible
@@ -171,7 +170,7 @@ def _start(
     changed: Mapping[str, Value] | None = None,
 ) -> str:
     """Return the command line of the broker, with words such as `<data>` instead of paths."""
-    if adapter.launcher == EXTERNAL:
+    if adapter.launcher.owned:
         return "COMMAND THAT RUNS THE BROKER"
     start = adapter.file.start
     settings = adapter.file.settings

@@ -24,6 +24,7 @@ from conformance.followup.upgrade.broker import pair_of
 from conformance.protocols import REPRODUCERS, SCHEMES
 from conformance.protocols.reader import KINDS
 from conformance.scenario import Scenario
+from conformance.scenario.options import options_of
 from conformance.scenario.reading import singles
 from conformance.scenario.script import (
     After,
@@ -220,18 +221,9 @@ def _step(step: Step, body: Body) -> None:
 
 
 def _publish(step: Publish, body: Body) -> None:
-    if step.ack_event_mode or step.immediate_every:
-        raise CannotError("a publish window that the broker knows is not in it")
     if not step.size:
         raise CannotError("messages without a body are not in it")
-    if step.queues > 1:
-        raise CannotError("a publisher that sends to several queues is not in it")
-    if step.resends or step.hurries:
-        raise CannotError("transactions that are sent again, or committed before their answers, are not in it")
-    if step.lives_ms:
-        raise CannotError("messages with a time to live are not in it")
-    if step.peek or step.unasked_every:
-        raise CannotError("a receiver that looks on while others publish, or sends without an answer, are not in it")
+    _check_written(step)
     if step.every_ms and step.window > 1 and not step.batch and step.until is not None:
         raise CannotError("sends at a fixed rate beside unanswered ones are not in it")
     function = "publish_in_transactions" if step.batch else "publish"
@@ -256,24 +248,9 @@ def _publish(step: Publish, body: Body) -> None:
 
 
 def _consume(step: Consume, body: Body) -> None:
-    odd = [
-        name
-        for name in (
-            "refuse",
-            "hold",
-            "renews",
-            "rollback_every",
-            "forwards",
-            "work_ms",
-            "backwards",
-            "selects",
-            "receives",
-            "on_session",
-        )
-        if getattr(step, name) != getattr(Consume(step.mode), name)
-    ]
-    if odd or MODES[step.mode].transacted:
-        raise CannotError(f"a consumer in {step.mode} mode{' with ' + ', '.join(odd) if odd else ''} is not in it")
+    if MODES[step.mode].transacted:
+        raise CannotError(f"a consumer in {step.mode} mode is not in it")
+    _check_written(step)
     body.needs.add("consume")
     words: dict[str, object] = {"mode": step.mode, "prefetch": step.prefetch}
     words |= {"acknowledge": step.acknowledge} if step.acknowledge != 1 else {}
@@ -283,6 +260,12 @@ def _consume(step: Consume, body: Body) -> None:
     if step.until is not None and not isinstance(step.until, ConsumerCrash | Cut):
         raise CannotError(f"{step.until.name} under a consumer is not in it")
     _until("consume", words, step.until, body, body.largest)
+
+
+def _check_written(step: Publish | Consume) -> None:
+    for option in options_of(step):
+        if option.unwritten:
+            raise CannotError(f"{option.unwritten} not in it")
 
 
 def _until(function: str, words: Mapping[str, object], fault: object, body: Body, size: int) -> None:
@@ -474,11 +457,8 @@ def _render(script: Scenario, checks: list[str], body: Body, adapter: Adapter, q
         "imports": reproducer.imports.format(tls=reproducer.tls_name if "tls" in body.needs else "")
         + (f"\nHELD = {held}\n" if held else ""),
         **_access(access),
-        "virtual_host": repr(spoken.virtual_host) if spoken.virtual_host else "",
-        "at_commit": spoken.transacted_sends == "at_commit",
+        "options": spoken.options,
         "destination": repr(spoken.destination),
-        "send": repr(dict(spoken.send)),
-        "subscribe": repr(dict(spoken.subscribe)),
         "checks": [BEFORE[name] for name in checks if name in BEFORE] + [CHECKS[name] for name in checks],
         "body": body.lines,
     }

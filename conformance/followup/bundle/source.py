@@ -24,7 +24,7 @@ from conformance.protocols import REPRODUCERS
 from conformance.records import RunRecord, TrialRecord
 from conformance.report import model
 from conformance.run import artifacts
-from conformance.run.evidence import FILE, Kept
+from conformance.run.trial.evidence import FILE, Kept
 from conformance.scenario import Scenario
 
 MESSAGES = 10

@@ -13,13 +13,14 @@ import pathlib
 import shutil
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Self
 
 import msgspec
 
 from conformance.adapters import Adapter, Broker, BrokerFile, EffectiveSettings, Options, Progress
 from conformance.adapters.file.launch_tables import order
-from conformance.adapters.interface import Processes, QueueClient, Service
+from conformance.adapters.interface import Node, Processes, QueueClient, Service
+from conformance.adapters.launch.one_node import OneNodeBroker
+from conformance.adapters.launchers import LAUNCHERS, is_owned
 from conformance.claims import Value
 from conformance.errors import LaunchError, UsageError
 from conformance.ledger import Ledger
@@ -70,54 +71,22 @@ class UpgradeLog:
     lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
 
 
-class UpgradedFacts:
-    """The files of both brokers; see `adapters.interface.Facts`. Data and journal are those of the old version."""
-
-    by_command = False
-    no_copy = "two versions share it"
-
-    def __init__(self, broker: UpgradedBroker, folder: pathlib.Path) -> None:
-        self._broker, self.folder = broker, folder
-        self.data, self.journal_files = broker.old.facts.data, broker.old.facts.journal_files
-
-    @property
-    def log(self) -> pathlib.Path:
-        return self._broker.current.facts.log
-
-    @property
-    def logs(self) -> list[pathlib.Path]:
-        return [*self._broker.old.facts.logs, *self._broker.new.facts.logs]
-
-    @property
-    def deviations(self) -> Mapping[str, str]:
-        """The deviations of both; one that differs is also given for the new version."""
-        found = dict(self._broker.old.facts.deviations)
-        for name, why in self._broker.new.facts.deviations.items():
-            if found.get(name) != why:
-                found[f"{name} (new version)"] = why
-        found["data folder"] = "the new version's is a link to that of the old one"
-        return found
-
-
-class UpgradedBroker:
-    """Two brokers that the rest of the suite sees as one; see `conformance.adapters.Broker`.
+class UpgradedBroker(OneNodeBroker):
+    """Two brokers that the rest of the suite sees as one. Data and journal are those of the old version.
 
     The first start after a fault ended the broker is that of the new version, and so is every later one. Clients and
     faults get the `current` one: the new version has other ports.
     """
 
+    no_copy = "two versions share it"
+
     def __init__(self, folder: pathlib.Path, old: Broker, new: Broker, trial: str, log: UpgradeLog) -> None:
         self.old, self.new, self.current = old, new, old
-        self._folder, self._trial, self._log = folder.absolute(), trial, log
+        self.folder, self._trial, self._log = folder.absolute(), trial, log
         self._stopped = self._refused = self._upgraded = False
         self._old_seconds: float | None = None
-        self.facts = UpgradedFacts(self, self._folder)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self.close()
+        self._facts = [each.nodes[0].facts for each in (old, new)]
+        self.data, self.journal_files = self._facts[0].data, self._facts[0].journal_files
 
     @property
     def service(self) -> Service:
@@ -125,11 +94,30 @@ class UpgradedBroker:
 
     @property
     def target(self) -> Processes:
-        return self.current.target
+        return self._node.target
 
     @property
     def epoch(self) -> int:
-        return self.old.epoch + self.new.epoch
+        return sum(each.nodes[0].epoch for each in (self.old, self.new))
+
+    @property
+    def log(self) -> pathlib.Path:
+        return self._node.facts.log
+
+    @property
+    def logs(self) -> list[pathlib.Path]:
+        return [path for each in self._facts for path in each.logs]
+
+    @property
+    def deviations(self) -> Mapping[str, str]:
+        """The deviations of both; one that differs is also given for the new version."""
+        old, new = (each.deviations for each in self._facts)
+        differ = {f"{name} (new version)": why for name, why in new.items() if old.get(name) != why}
+        return {**old, **differ, "data folder": "the new version's is a link to that of the old one"}
+
+    @property
+    def _node(self) -> Node:
+        return self.current.nodes[0]
 
     def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = (), ready_s: float = 0.0) -> float:
         """Start the current broker. If the new version does not start, record that, with its log."""
@@ -151,7 +139,10 @@ class UpgradedBroker:
 
     def launch(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
         self._hand_over()
-        self.current.launch(wrap, more=more)
+        self._node.launch(wrap, more=more)
+
+    def wait_ready(self, ready_s: float = 0.0) -> None:
+        self._node.wait_ready(ready_s)
 
     def declare(self, queue: str) -> None:
         self.current.declare(queue)
@@ -169,17 +160,17 @@ class UpgradedBroker:
                 stack.callback(self.new.close)
         finally:
             if not self._refused:
-                shutil.rmtree(self.facts.data, ignore_errors=True)  # a mount point stays, empty
+                shutil.rmtree(self.data, ignore_errors=True)  # a mount point stays, empty
 
     def _hand_over(self) -> None:
         stopped, self._stopped = self._stopped, False
-        if self.current is self.new or stopped or not self.old.epoch:
+        if self.current is self.new or stopped or not self.old.nodes[0].epoch:
             return
         if not self.target.gone():
             raise LaunchError(f"the old version is running already (pid {self.target.processes()[0]})")
-        data = self.new.facts.data
+        data = self._facts[1].data
         shutil.rmtree(data, ignore_errors=True)  # the empty or stock folder that `prepare` made
-        data.symlink_to(self.facts.data, target_is_directory=True)
+        data.symlink_to(self.data, target_is_directory=True)
         self.current = self.new
 
     def _record_start(self, took: float) -> None:
@@ -191,19 +182,18 @@ class UpgradedBroker:
 
     def _record_refusal(self, error: LaunchError) -> None:
         self._refused = True
-        below = self._folder.parent.parent  # the folder of the run: the record must not name this machine
+        below = self.folder.parent.parent  # the folder of the run: the record must not name this machine
         refusal = FailedUpgradeStart(
             trial=self._trial,
             says=str(error),
-            log=str(self.facts.log.relative_to(below)),
+            log=str(self.log.relative_to(below)),
             log_lines=error.log_lines,
-            data=str(self.facts.data.relative_to(below)),
+            data=str(self.data.relative_to(below)),
         )
         with self._log.lock:
             self._log.refusals.append(refusal)
 
 
-_LAUNCHERS = ("native", "docker")
 FROM, TO = "from", "to"
 """Folders below that of a run, for the broker file of a version that its name alone does not find."""
 
@@ -323,16 +313,17 @@ def check(old: Adapter, new: Adapter, protocol: str) -> None:
             f"--from is {old.name} and --to is {new.name}: an upgrade is between versions of one broker",
             code="two-brokers",
         )
-    if old.launcher != new.launcher:
+    if old.launcher.word != new.launcher.word:
         raise UsageError(
-            f"--from runs by {old.launcher} and --to by {new.launcher}: an upgrade has one launcher",
+            f"--from runs by {old.launcher.word} and --to by {new.launcher.word}: an upgrade has one launcher",
             code="two-launchers",
         )
-    if old.launcher not in _LAUNCHERS:
+    if old.launcher.owned:
+        able = [word for word in LAUNCHERS if not is_owned(word)]
         raise UsageError(
-            f"launcher {old.launcher}: the suite must start both versions, by {' or '.join(_LAUNCHERS)}",
+            f"launcher {old.launcher.word}: the suite must start both versions, by {' or '.join(able)}",
             code="launcher-of-upgrade",
-            launcher=old.launcher,
+            launcher=old.launcher.word,
         )
     before, after = _layout(old.file), _layout(new.file)
     if before != after:

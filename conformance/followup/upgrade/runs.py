@@ -298,7 +298,7 @@ def _record(pair: UpgradeAdapter) -> UpgradeRecord:
         adapter=pair.name,
         old=pair.old.version,
         new=pair.new.version,
-        launcher=pair.launcher,
+        launcher=pair.launcher.word,
         downgrade=pair.downgrade,
         to_set=dict(pair.to_set),
         starts=tuple(pair.log.starts[trial] for trial in sorted(pair.log.starts)),

@@ -89,7 +89,7 @@ def check_command(adapter: str, offline: bool, keep: pathlib.Path | None, **valu
     signal.signal(signal.SIGTERM, end_on_sigterm)
     for line in release_leftovers():
         say(f"released what an earlier run left: {line}")
-    say(f"{found.file.title} {found.version} ({found.launcher})")
+    say(f"{found.file.title} {found.version} ({found.launcher.word})")
     with contract.folder_of(keep) as folder, Ledger(folder, contract.run_id(found)) as ledger:
         contract.check(found, folder / "broker", ledger, _tell, offline=offline)
     if assumed := contract.assumptions(found):

@@ -54,7 +54,7 @@ def lost(faults: Collection[str]) -> NotTried:
     disk = {
         claim: {name for name in where if scripts[name].fault_for(catalogue.claims[claim]) in DECIDE_DISK}
         for claim, where in homes.items()
-        if catalogue.claims[claim].needs == "disk"
+        if catalogue.claims[claim].of_disk
     }
     short = {claim for claim, where in disk.items() if where and where <= gone} - only
     return NotTried(frozenset(gone), frozenset(only), frozenset(short))

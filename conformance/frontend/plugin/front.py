@@ -85,7 +85,7 @@ class Front:
     def pytest_report_header(self) -> str:
         run = self.campaign
         return (
-            f"conformance: {run.adapter.file.title} {run.adapter.version} ({run.adapter.launcher}) over "
+            f"conformance: {run.adapter.file.title} {run.adapter.version} ({run.adapter.launcher.word}) over "
             f"{run.selection.protocol}, seed {run.selection.seed}, into {run.folder}"
         )
 

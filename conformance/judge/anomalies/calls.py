@@ -9,7 +9,7 @@ numbered in the order of the steps.
 
 from __future__ import annotations
 
-from conformance.clients.workers.job import LIVENESS_S
+from conformance.clients.job import LIVENESS_S
 from conformance.judge.anomalies.model import REPEATS, Anomaly, LinkAnomaly, UndrainedAnomaly
 
 

@@ -27,9 +27,10 @@ REFUSALS = (
         "given_back_nowhere",
         """A message that its consumer gave back, and never acknowledged, is in no queue, and in no dead-letter queue.
 
-        A broker may move it there after its last attempt.
+        A broker may move it there after its last attempt. It may discard a rejected message (RabbitMQ does).
         """,
-        applies="refused_at IS NOT NULL AND ack_sent_at IS NULL AND durable AND settled_anywhere",
+        applies="refused_at IS NOT NULL AND ack_sent_at IS NULL AND durable AND settled_anywhere"
+        " AND gave_back_as IS DISTINCT FROM 'rejected'",
         offends="redelivered = 0 AND NOT set_aside",
         words="messages given back are in no queue",
     ),

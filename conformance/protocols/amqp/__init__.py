@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from conformance.protocols.model import ClientProtocol, Greeting, Library, Reproducer, Scheme, Traits
 
 if TYPE_CHECKING:
+    from conformance.protocols.amqp.options import AmqpOptions
     from conformance.protocols.ties import LinkReading
 
 
@@ -17,10 +18,17 @@ def _link() -> LinkReading:
     return LINK
 
 
+def _options() -> type[AmqpOptions]:
+    from conformance.protocols.amqp.options import AmqpOptions
+
+    return AmqpOptions
+
+
 PROTOCOL = ClientProtocol(
     name="amqp",
     title="AMQP 1.0",
     link=_link,
+    options=_options,
     sessions=("library",),
     library=Library("python-qpid-proton", "proton", "gcc libc6-dev python3-dev pkg-config libssl-dev"),
     schemes=(Scheme("amqp", 5672), Scheme("amqps", 5671, secure=True)),

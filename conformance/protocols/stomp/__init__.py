@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from conformance.protocols.model import ClientProtocol, Greeting, Library, Reproducer, Scheme, Traits
 
 if TYPE_CHECKING:
+    from conformance.protocols.stomp.options import StompOptions
     from conformance.protocols.ties import LinkReading
 
 
@@ -17,10 +18,17 @@ def _link() -> LinkReading:
     return LINK
 
 
+def _options() -> type[StompOptions]:
+    from conformance.protocols.stomp.options import StompOptions
+
+    return StompOptions
+
+
 PROTOCOL = ClientProtocol(
     name="stomp",
     title="STOMP",
     link=_link,
+    options=_options,
     sessions=("library", "raw"),
     library=Library("stomp.py", "stomp"),
     schemes=(Scheme("stomp", 61613), Scheme("stomp+ssl", 61614, secure=True)),

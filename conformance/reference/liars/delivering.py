@@ -141,6 +141,11 @@ DELIVERING: dict[str, Lie] = {
         "corrupt",
         body=lambda _number, bare: bare.replace(b"@@@\xa0", b"@@@\xa1", 1),  # after three fields without a value
     ),
+    "turns-true-to-false": lie(
+        "A property that is true is false when it is delivered.",
+        "corrupt",
+        body=lambda _number, bare: bare.replace(b"truth\x41", b"truth\x42", 1),
+    ),
     "renames-a-message": lie(
         "Every 100th message of a queue is delivered under the id of one that was never sent.",
         "phantom",

@@ -20,8 +20,8 @@ from conformance.followup.bundle import archive, source
 from conformance.followup.bundle.source import gather
 from conformance.frontend.cli import cli
 from conformance.history import Ended, Op, Phase, Recorder, bare_header, close_history
-from conformance.run.evidence import FILE
-from conformance.run.evidence import Kept as Record
+from conformance.run.trial.evidence import FILE
+from conformance.run.trial.evidence import Kept as Record
 
 WEAK = "--set sync_non_transactional=false --set sync_transactional=false --set journal_buffer_ms=60000"
 

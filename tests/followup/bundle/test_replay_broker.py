@@ -237,7 +237,7 @@ def as_run(folder, spec):
     run = records.read(folder / "run.json", RunRecord)
     adapter = adapters.find(spec)
     artifacts.keep(folder, adapter)
-    changed = msgspec.structs.replace(run, launcher=adapter.launcher, version=adapter.version)
+    changed = msgspec.structs.replace(run, launcher=adapter.launcher.word, version=adapter.version)
     records.save(changed, folder / "run.json")
     return adapter
 
@@ -262,8 +262,8 @@ def test_found_at_its_place_again(external, tmp_path):
     record = records.read(run / "broker.json", BrokerRecord)
 
     assert ("external", f"external={file}") == (
-        prepared.campaign.adapter.launcher,
-        str(prepared.campaign.adapter.place),
+        prepared.campaign.adapter.launcher.word,
+        str(prepared.campaign.adapter.launcher),
     )
     assert () == prepared.notes
     assert ("reference", "") == (record.words, record.path)

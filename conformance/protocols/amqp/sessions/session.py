@@ -16,12 +16,14 @@ from proton import Data, Delivery, Described, Link, Message, Terminus, byte, sym
 from typing_extensions import override
 
 from conformance import limits
+from conformance.clients.job import Job, address, in_turn
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import OperationAnswer, Received, SendOutcome, Session, note_range
-from conformance.clients.workers.job import Job, address, in_turn
 from conformance.errors import ClientError
 from conformance.history import OUTSIDE, Op, Phase, parse_message
+from conformance.protocols.amqp.options import AmqpOptions
 from conformance.protocols.amqp.sessions.connection import AmqpClientConnection, decode
+from conformance.scenario.options import are_altered
 from conformance.scenario.script import Publish
 
 _OUTCOMES = {
@@ -56,23 +58,23 @@ class AmqpSession(Session):
     def __init__(self, job: Job, before_write: Callable[[], None]) -> None:
         super().__init__(job, before_write)
         self._connection = AmqpClientConnection(
-            job.host,
-            job.port,
+            job.connection.host,
+            job.connection.port,
             job.container,
             on_delivery=self.on_delivery,
             after_frame=self.after_frame,
             before_write=before_write,
-            connect_s=job.connect_s,
-            access=job.access,
+            connect_s=job.connection.connect_s,
+            access=job.connection.access,
         )
         self._session = self._connection.session()
         self._answered: list[SendOutcome] = []
         self._order: dict[str, int] = {}
         self._senders: dict[str, Any] = {}
         self._receivers: list[Any] = []
-        for_topic = isinstance(job.step, Publish) and job.step.for_topic
+        for_topic = isinstance(job.work.step, Publish) and job.work.step.for_topic
         self._annotations = {symbol("x-opt-jms-dest"): byte(1)} if for_topic else {}  # as the AMQP JMS Mapping says it
-        self._lives_s = job.lives_ms / 1000
+        self._lives_s = job.work.lives_ms / 1000
         self._unconfirmed: dict[Any, Received] = {}  # by proton's delivery: tags may be any bytes
         self._coordinator = TransactionController(self._attach_coordinator)
         self._enlisted: dict[str, list[Received]] = {}
@@ -84,30 +86,31 @@ class AmqpSession(Session):
     @override
     def attach_sender(self, queue: str) -> None:
         sender = self._session.sender(f"sender-{queue}")
-        _ask(sender, self._job.asks.publisher)
-        _name_outcomes(sender, self._job.outcomes)
+        _ask(sender, self._job.work.asks.publisher)
+        _name_outcomes(sender, self._job.dialect.options(AmqpOptions).outcomes)
         self._senders[queue] = sender  # before the broker may use it
-        self._attach(sender, sender.target, address(self._job.destination, queue))
+        self._attach(sender, sender.target, address(self._job.dialect.destination, queue))
         self.greeting = self._connection.greeting
 
     @override
     def attach_receiver(self, queue: str, credit: int, subscription: AckHeader) -> None:
+        work = self._job.work
         number = f":{len(self._receivers) + 1}" if self._receivers else ""  # two links of one name would be the same
-        name = queue if self._job.subscriber else f"{self._connection.name}:{queue}{number}"
+        name = queue if work.subscriber else f"{self._connection.name}:{queue}{number}"
         receiver = self._session.receiver(name)
-        if self._job.subscriber:
+        if work.subscriber:
             receiver.source.durability = Terminus.DELIVERIES
             receiver.source.expiry_policy = Terminus.EXPIRE_NEVER
         if subscription is AckHeader.SETTLED:
             receiver.snd_settle_mode = Link.SND_SETTLED
-        _ask(receiver, self._job.asks.consumer)
+        _ask(receiver, work.asks.consumer)
         self._receivers.append(receiver)  # before the broker may use it
-        if self._job.selector:
-            filters = {symbol(_SELECTOR): Described(_SELECTOR_FILTER, self._job.selector)}
+        if work.selector:
+            filters = {symbol(_SELECTOR): Described(_SELECTOR_FILTER, work.selector)}
             receiver.source.filter.put_dict(filters)
-        self._attach(receiver, receiver.source, address(self._job.source, queue))
-        if self._job.selector and not _has_filter(receiver.remote_source):
-            raise ClientError(f"the broker left the selector {self._job.selector!r} out of its attach (section 3.5.3)")
+        self._attach(receiver, receiver.source, address(self._job.dialect.source, queue))
+        if work.selector and not _has_filter(receiver.remote_source):
+            raise ClientError(f"the broker left the selector {work.selector!r} out of its attach (section 3.5.3)")
         self.replenish(credit, len(self._receivers) - 1)
 
     @override
@@ -129,8 +132,8 @@ class AmqpSession(Session):
         if transaction is not None:
             self._coordinator.enlist(delivery, transaction)
         annotations = self._annotations | ({symbol("x-opt-ack-immediately"): True} if immediate else {})
-        known = {name: self._job.named(message)} if (name := self._job.duplicate_id) else {}
-        properties = known | self._job.properties(message) or None
+        known = {name: self._job.named(message)} if (name := self._job.dialect.duplicate_id) else {}
+        properties = known | self._job.work.properties(message) or None
         encoded = Message(
             body=body, id=message, durable=durable, annotations=annotations or None, properties=properties
         )
@@ -147,7 +150,7 @@ class AmqpSession(Session):
             self._enlisted.setdefault(transaction, []).extend(covered)
             for received in covered:
                 self._coordinator.enlist(received.handle, transaction, Delivery.ACCEPTED)
-        elif confirmed and self._job.ack_confirm == "transaction":
+        elif confirmed and self._job.dialect.ack_confirm == "transaction":
             self._acknowledge_in_transaction(covered)
         else:
             for received in covered:
@@ -201,7 +204,7 @@ class AmqpSession(Session):
         One frame is one disposition, so its answers are one range (section 2.7.6).
         """
         self._answered.sort(key=lambda outcome: self._order.get(outcome.message, 0))
-        if self._job.asks.window:
+        if self._job.work.asks.window:
             note_range(self._answered)
         self.outcomes.extend(self._answered)
         self._answered.clear()
@@ -243,7 +246,6 @@ class AmqpSession(Session):
         body = message.body
         self._deliveries += 1
         name = NO_ID if message.id is None else limits.quote(message.id)
-        correlation = self._correlation(name)
         self.incoming.append(
             Received(
                 message=name,
@@ -254,16 +256,23 @@ class AmqpSession(Session):
                 delivery=str(self._deliveries),
                 handle=delivery,
                 receiver=place,
-                altered=correlation is not None and message.correlation_id != correlation,
+                altered=self._altered(name, message),
             )
         )
         if delivery.settled:
             delivery.settle()
 
+    def _altered(self, name: str, message: Message) -> bool:
+        """Whether what stands beside the body is not what the publisher of this trial has sent."""
+        correlation, properties = self._correlation(name), self._job.work.properties(name)
+        if correlation is not None and message.correlation_id != correlation:
+            return True
+        return are_altered(properties, message.properties or {})
+
     def _correlation(self, message: str) -> str | int | uuid.UUID | bytes | None:
         """The correlation-id of a message of this trial: a string, a number, a UUID or bytes (section 3.2.4)."""
-        parsed = parse_message(message) if self._job.correlated else None
-        if parsed is None or parsed[0] not in self._job.correlated:
+        parsed, step = parse_message(message), self._job.work.sent_by(message)
+        if parsed is None or step is None or not step.correlates:
             return None
         every = (message, ulong(parsed[1]), uuid.uuid5(uuid.NAMESPACE_URL, message), message.encode())
         return every[parsed[1] % len(every)]
@@ -317,7 +326,7 @@ class AmqpSession(Session):
 
     def _attach(self, link: Any, terminus: Any, at: str) -> Any:
         terminus.address = at
-        terminus.capabilities.put_object(symbol("topic" if self._job.subscriber else "queue"))
+        terminus.capabilities.put_object(symbol("topic" if self._job.work.subscriber else "queue"))
         return self._connection.attach(link)
 
     def _attach_coordinator(self) -> Any:

@@ -11,8 +11,8 @@ import contextlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from conformance.clients.job import Job, Vendor, address
 from conformance.clients.session import QuestionResult
-from conformance.clients.workers.job import Job, Vendor, address
 from conformance.errors import ClientError
 from conformance.protocols.jms.sessions import jvm
 
@@ -59,10 +59,11 @@ class Application:
 
     def message(self, session: Any) -> Any:
         """Return the next message of the queue, and its consumer; raise `ClientError` if none comes."""
-        consumer = session.createConsumer(session.createQueue(address(self.job.destination, self.job.queue)))
+        queue = address(self.job.dialect.destination, self.job.work.queue)
+        consumer = session.createConsumer(session.createQueue(queue))
         message = consumer.receive(_WAIT_MS)
         if message is None:
-            raise ClientError(f"no message came from {self.job.queue} within {_WAIT_MS // 1000} s")
+            raise ClientError(f"no message came from {self.job.work.queue} within {_WAIT_MS // 1000} s")
         return message, consumer
 
     def constant(self, name: str) -> Any:

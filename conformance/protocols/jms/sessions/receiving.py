@@ -9,13 +9,14 @@ from __future__ import annotations
 import dataclasses
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from conformance.clients.session import OperationAnswer, Received, SendOutcome
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
 from conformance.protocols.jms.sessions.jvm import Calls
+from conformance.scenario.options import are_altered, as_text
 
 _AT = 50
 """A liar treats the completion with this number wrongly."""
@@ -92,7 +93,7 @@ Fails = Callable[[Any, str], None]
 
 
 class _Deliveries:
-    """Translate JMS messages into `Received`."""
+    """Translate JMS messages into `Received`. `sent` returns the properties that a message of the trial must have."""
 
     def __init__(
         self,
@@ -106,6 +107,7 @@ class _Deliveries:
         individual: str = "acknowledge",
     ) -> None:
         self._individual = individual
+        self.sent: Callable[[str], Mapping[str, object]] = lambda _message: {}
         self._consumer, self._mode, self._calls, self._jpype, self._fails = consumer, mode, calls, jpype, fails
         self._liar, self._session = liar, session
         self._stopped = False
@@ -116,8 +118,9 @@ class _Deliveries:
 
     def _received(self, message: Any, receiver: int = 0) -> Received:
         self._number += 1
+        name = str(message.getJMSCorrelationID() or message.getJMSMessageID())
         return Received(
-            message=str(message.getJMSCorrelationID() or message.getJMSMessageID()),
+            message=name,
             body=self._body(message),
             count=self._count(message),
             first_acquirer=None,
@@ -125,7 +128,14 @@ class _Deliveries:
             delivery=str(self._number),
             handle=message,
             receiver=receiver,
+            altered=self._is_altered(name, message),
         )
+
+    def _is_altered(self, name: str, message: Any) -> bool:
+        """Whether a property is not what was sent. JMS 2.0, 3.5.4: each value can be read as a String."""
+        sent = self.sent(name)
+        came = {key: message.getStringProperty(key) for key in sent}
+        return are_altered(sent, {key: str(value) for key, value in came.items() if value is not None}, as_text)
 
     def _body(self, message: Any) -> bytes:
         """Return the bytes of a BytesMessage; our publishers send no other kind."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from conformance.clients.job import Job, address
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import (
     Disconnected,
@@ -23,7 +24,6 @@ from conformance.clients.session import (
     SendOutcome,
     Session,
 )
-from conformance.clients.workers.job import Job, address
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
 from conformance.protocols.jms.sessions import jvm
@@ -41,6 +41,12 @@ _ANSWER_S = 90.0
 
 _PERSISTENT, _NON_PERSISTENT = 2, 1
 _PRIORITY = 4
+_SETTERS = {
+    str: "setStringProperty",
+    bool: "setBooleanProperty",
+    int: "setLongProperty",
+    float: "setDoubleProperty",
+}
 _LISTENS = ("auto", "dups_ok", "pre")
 """Modes that use a listener, unless the job wants `receive()`. The return of the listener ends the processing."""
 
@@ -71,8 +77,8 @@ class JmsSession(Session):
 
     def __init__(self, job: Job, before_write: Callable[[], None]) -> None:
         super().__init__(job, before_write)
-        assert job.vendor is not None  # the factory chooses this class for jobs with a vendor's client
-        vendor = self._vendor = job.vendor
+        assert job.connection.vendor is not None  # the factory chooses this class for jobs with a vendor's client
+        vendor = self._vendor = job.connection.vendor
         self._jpype = jvm.start(vendor.jars, vendor.java, vendor.properties)
         self._calls = Calls(f"{vendor.name} {job.header.process}")
         self._held: list[Callable[[], None]] = []
@@ -84,7 +90,7 @@ class JmsSession(Session):
         self._receiving: JmsReceiver | Listening | None = None
         self._completions = Completions(self._calls, self._failed_later, job.liar)
         self._listener = self._proxy("CompletionListener", self._completions) if vendor.asynchronous else None
-        self._connection = self._calls.now(self._connect, job.connect_s, "the connection")
+        self._connection = self._calls.now(self._connect, job.connection.connect_s, "the connection")
 
     # what roles call
 
@@ -233,16 +239,18 @@ class JmsSession(Session):
 
     def _connect(self) -> Any:
         vendor, job = self._vendor, self._job
-        url = vendor.url.replace("{host}", job.host).replace("{port}", str(job.port))
+        url = vendor.url.replace("{host}", job.connection.host).replace("{port}", str(job.connection.port))
         try:
             self._made_by = self._factory(url)
             connection = self._made_by.createConnection()
-            if job.client_id:
-                connection.setClientID(job.client_id)  # JMS 2.0, 6.1.2: before anything else is done with it
+            if job.work.client_id:
+                connection.setClientID(job.work.client_id)  # JMS 2.0, 6.1.2: before anything else is done with it
             connection.setExceptionListener(self._proxy("ExceptionListener", self))
             connection.start()
         except self._jpype.JException as error:
-            raise ClientError(f"no connection to {job.host}:{job.port} by {vendor.name}: {jvm.text(error)}") from error
+            raise ClientError(
+                f"no connection to {job.connection.host}:{job.connection.port} by {vendor.name}: {jvm.text(error)}"
+            ) from error
         return connection
 
     def _factory(self, url: str) -> Any:
@@ -255,12 +263,12 @@ class JmsSession(Session):
         return made
 
     def _open_sender(self, queue: str) -> None:
-        step = self._job.step
+        step = self._job.work.step
         mode = "transacted" if isinstance(step, Publish) and step.batch else "auto"
         if self._session is None:  # a consumer that forwards sends in the session in which it receives
             self._session = self._connection.createSession(mode == "transacted", self._vendor.modes[mode])
         self._producer = self._session.createProducer(self._destination(self._session, queue))
-        self._producer.setTimeToLive(self._job.lives_ms)
+        self._producer.setTimeToLive(self._job.work.lives_ms)
 
     def _open_receiver(self, queue: str) -> None:
         if isinstance(self._receiving, JmsReceiver):
@@ -269,8 +277,8 @@ class JmsSession(Session):
         if self._receiving is not None:
             raise ClientError("a session of JMS with a listener has one consumer here")
         job = self._job
-        drains = isinstance(job.step, Drain) and not job.collects
-        step = job.step if isinstance(job.step, Consume) else Consume("auto", receives=drains)
+        drains = isinstance(job.work.step, Drain) and not job.work.collects
+        step = job.work.step if isinstance(job.work.step, Consume) else Consume("auto", receives=drains)
         mode = step.mode
         number = self._vendor.modes.get(_MODE_OF_LIAR.get(job.liar, mode))
         if number is None:
@@ -282,27 +290,28 @@ class JmsSession(Session):
         by = session if step.on_session or job.liar == "sets-the-multiple-flag" else None
         own = self._vendor.individual
         self._receiving = kind(consumer, mode, self._calls, self._jpype, self._fails, job.liar, by, own)
+        self._receiving.sent = job.work.properties
         if isinstance(self._receiving, Listening):
             consumer.setMessageListener(self._proxy("MessageListener", self._receiving))
 
     def _consumer(self, session: Any, queue: str) -> Any:
         at = self._destination(session, queue)
-        if self._job.subscriber:
+        if self._job.work.subscriber:
             return session.createDurableSubscriber(at, queue)  # of JMS 1.1 too, unlike createDurableConsumer
-        selector = (self._job.selector,) if self._job.selector else ()
+        selector = (self._job.work.selector,) if self._job.work.selector else ()
         return session.createConsumer(at, *selector)
 
     def _destination(self, session: Any, queue: str) -> Any:
-        at = address(self._job.destination, queue)
-        return session.createTopic(at) if self._job.subscriber else session.createQueue(at)
+        at = address(self._job.dialect.destination, queue)
+        return session.createTopic(at) if self._job.work.subscriber else session.createQueue(at)
 
     def _send(self, message: str, body: bytes, *, durable: bool) -> None:
         try:
             made = self._session.createBytesMessage()
             made.writeBytes(self._jpype.JArray(self._jpype.JByte)(body))
             made.setJMSCorrelationID(message)
-            for name, value in self._job.properties(message).items():
-                made.setStringProperty(name, value)
+            for name, value in self._job.work.properties(message).items():
+                getattr(made, _SETTERS[type(value)])(name, value)
             how = self._mode_of(message, durable=durable)
             if self._listener is not None:
                 self._completions.expects(message)
@@ -315,11 +324,11 @@ class JmsSession(Session):
                 self._producer.send(made, *how)
             if self._job.liar == "sends-its-first-message-again":
                 self._kept = self._kept or made
-                if isinstance(self._job.step, Publish) and message.endswith(f":{self._job.step.count}"):
+                if isinstance(self._job.work.step, Publish) and message.endswith(f":{self._job.work.step.count}"):
                     self._producer.send(self._kept, *how)
             if self._job.liar == "waits-for-each-send":
                 self._session.createBrowser(
-                    self._destination(self._session, self._job.queue)
+                    self._destination(self._session, self._job.work.queue)
                 ).getEnumeration().hasMoreElements()
         except self._jpype.JException as error:
             if self._listener is not None:  # the call has returned, and no completion will follow
@@ -341,7 +350,7 @@ class JmsSession(Session):
         self._producer.setDeliveryMode(given if by_producer else other)
         if by_producer or self._job.liar == "ignores-the-mode-of-one-send":
             return ()
-        return given, _PRIORITY, self._job.lives_ms
+        return given, _PRIORITY, self._job.work.lives_ms
 
     def _discharge(self, op: Op, transaction: str) -> None:
         early = self._job.liar == "returns-before-commit"
@@ -368,7 +377,7 @@ class JmsSession(Session):
 
     def _now(self, call: Callable[[], None], what: str, within_s: float = 0.0) -> None:
         try:
-            self._calls.now(call, within_s or self._job.connect_s, what)
+            self._calls.now(call, within_s or self._job.connection.connect_s, what)
         except self._jpype.JException as error:
             if self._is_loss(error):
                 raise Disconnected(jvm.text(error)) from error

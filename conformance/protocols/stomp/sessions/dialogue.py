@@ -21,6 +21,7 @@ from typing_extensions import override
 
 from conformance import limits
 from conformance.clients.connecting import Line, Login
+from conformance.clients.job import Asks, Job, address, in_turn
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import (
     Disconnected,
@@ -33,9 +34,10 @@ from conformance.clients.session import (
     note_range,
     pump_until,
 )
-from conformance.clients.workers.job import Asks, Job, address, in_turn
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
+from conformance.protocols.stomp.options import StompOptions
+from conformance.scenario.options import are_altered, as_text
 
 _ANSWER_S = 30.0
 _CLOSE_S = 2.0
@@ -187,11 +189,12 @@ class StompDialogue(Session):
 
     def __init__(self, job: Job, before_write: Callable[[], None]) -> None:
         super().__init__(job, before_write)
-        self._login = StompLogin(job.host, job.port, job.access)
-        self._receipts = Receipts(job.asks, self.anomalies)
+        self._login = StompLogin(job.connection.host, job.connection.port, job.connection.access)
+        self._receipts = Receipts(job.work.asks, self.anomalies)
         self._arrived: deque[ReceivedFrame | End] = deque()
         self._handled = 0
         self._queued: list[ReceivedFrame] = []
+        self._options = job.dialect.options(StompOptions)
         self._output = bytearray()
         self._blocked = False
         self._deliveries = 0
@@ -212,25 +215,25 @@ class StompDialogue(Session):
 
     @override
     def attach_receiver(self, queue: str, credit: int, subscription: AckHeader) -> None:
-        if subscription is AckHeader.INDIVIDUAL and not self._job.singly:
+        if subscription is AckHeader.INDIVIDUAL and not self._job.dialect.singly:
             subscription = AckHeader.CUMULATIVE
         number = len(self._subscriptions) + 1
         self._subscriptions[str(number)] = subscription
         places = {"{queue}": queue, "{prefetch}": str(credit), "{prefetch_bytes}": str(credit * 1024)}
         headers = {
-            "destination": address(self._job.source, queue),
+            "destination": address(self._job.dialect.source, queue),
             "id": str(number),
             "ack": subscription.value,
         }
         limited = subscription is not AckHeader.SETTLED  # without acknowledgements nothing reopens the broker's limit
-        for name, value in self._job.stomp.subscribe.items():
+        for name, value in self._options.subscribe.items():
             if "{prefetch" in value and not limited:
                 continue
             for place, filled in places.items():
                 value = value.replace(place, filled)  # noqa: PLW2901 - one place after another
             headers[name] = value
-        headers |= {name: str(value) for name, value in self._job.asks.consumer.items()}
-        headers |= {"selector": self._job.selector} if self._job.selector else {}
+        headers |= {name: str(value) for name, value in self._job.work.asks.consumer.items()}
+        headers |= {"selector": self._job.work.selector} if self._job.work.selector else {}
         self._await_receipt("SUBSCRIBE", headers, f"the SUBSCRIBE to {queue}")
 
     @override
@@ -331,13 +334,13 @@ class StompDialogue(Session):
         self._readable = readable
         self._own = frozenset({readable, self._socket.fileno()})
         self._poll.register(readable, select.POLLIN)
-        asked = {name: str(value) for name, value in self._job.asks.publisher.items()}
-        asked |= {"host": self._job.stomp.virtual_host} if self._job.stomp.virtual_host else {}
-        asked |= self._job.stomp.connect
+        asked = {name: str(value) for name, value in self._job.work.asks.publisher.items()}
+        asked |= {"host": self._options.virtual_host} if self._options.virtual_host else {}
+        asked |= self._options.connect
         self._put("CONNECT", {"accept-version": "1.2", **self._login.headers, "heart-beat": "0,0", **asked})
         try:
-            if not pump_until(self.pump, lambda: self._connected, self._job.connect_s):
-                raise ClientError(f"the broker did not answer CONNECT within {self._job.connect_s:.0f} s")
+            if not pump_until(self.pump, lambda: self._connected, self._job.connection.connect_s):
+                raise ClientError(f"the broker did not answer CONNECT within {self._job.connection.connect_s:.0f} s")
         except Disconnected as error:
             if self._connected:  # CONNECTED and the end in one read: the next pump raises
                 return
@@ -356,17 +359,18 @@ class StompDialogue(Session):
     # outgoing frames
 
     def _sending(self, message: str, body: bytes, *, durable: bool) -> dict[str, str]:
-        place = address(self._job.destination, in_turn(self._queues, message))
+        place = address(self._job.dialect.destination, in_turn(self._queues, message))
         headers = {"destination": place, "conformance_id": message, "content-length": str(len(body))}
         if durable:
             headers["persistent"] = "true"
-        if self._job.duplicate_id:
-            headers[self._job.duplicate_id] = self._job.named(message)
-        if lives_ms := self._job.lives_ms:
+        if self._job.dialect.duplicate_id:
+            headers[self._job.dialect.duplicate_id] = self._job.named(message)
+        if lives_ms := self._job.work.lives_ms:
             end = str(int(time.time() * 1000) + lives_ms)
-            for name, value in self._job.stomp.time_to_live.items():
+            for name, value in self._options.time_to_live.items():
                 headers[name] = value.replace("{lives_ms}", str(lives_ms)).replace("{expires_ms}", end)
-        return headers | self._job.properties(message) | self._job.stomp.send
+        properties = {name: as_text(value) for name, value in self._job.work.properties(message).items()}
+        return headers | properties | self._options.send
 
     def _put(self, command: str, headers: dict[str, str], *, transaction: str | None = None, body: bytes = b"") -> None:
         if transaction is not None:
@@ -497,8 +501,9 @@ class StompDialogue(Session):
         if acknowledged_by is None and self._header_of(receiver) is not AckHeader.SETTLED:
             raise ClientError("the broker broke the protocol: a MESSAGE without ack (STOMP 1.2, MESSAGE)")
         self._deliveries += 1
+        message = limits.quote(headers.get("conformance_id", f"foreign:{headers.get('message-id')}"))
         return Received(
-            message=limits.quote(headers.get("conformance_id", f"foreign:{headers.get('message-id')}")),
+            message=message,
             body=frame.body,
             count=None if count is None else int(count),
             first_acquirer=None,
@@ -506,6 +511,7 @@ class StompDialogue(Session):
             delivery=str(self._deliveries),
             handle=acknowledged_by,
             receiver=receiver,
+            altered=are_altered(self._job.work.properties(message), headers, as_text),
         )
 
 

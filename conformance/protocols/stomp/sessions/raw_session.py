@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing_extensions import override
 
 from conformance import limits
-from conformance.clients.workers.job import Job
+from conformance.clients.job import Job
 from conformance.errors import ClientError
 from conformance.protocols.stomp.sessions.dialogue import End, ReceivedFrame, StompDialogue, is_number
 
@@ -144,7 +144,7 @@ class RawStompSession(StompDialogue):
     def __init__(self, job: Job, before_write: Callable[[], None]) -> None:
         super().__init__(job, before_write)
         self._decoder = RawFrameDecoder()
-        self._socket = self._login.dial(job.connect_s)
+        self._socket = self._login.dial(job.connection.connect_s)
         self._socket.setblocking(False)
         self._open(self._socket.fileno())
 

@@ -20,7 +20,7 @@ from typing import Any
 from typing_extensions import override
 
 from conformance import limits
-from conformance.clients.workers.job import Job
+from conformance.clients.job import Job
 from conformance.errors import ClientError
 from conformance.protocols.stomp.sessions.dialogue import End, ReceivedFrame, StompDialogue
 
@@ -44,12 +44,12 @@ class StompSession(StompDialogue):
         self._unframed = self._given = 0  # bytes since the last frame, and of all frames
         self._encoded = bytearray()
         self._connection = stomp.StompConnection12(
-            [(job.host, job.port)],
+            [(job.connection.host, job.connection.port)],
             prefer_localhost=False,
             try_loopback_connect=False,
             reconnect_attempts_max=1,
             reconnect_sleep_initial=0,  # it would sleep after its only attempt too
-            timeout=job.connect_s,
+            timeout=job.connection.connect_s,
             heartbeats=(0, 0),
             auto_decode=False,
         )
@@ -58,19 +58,21 @@ class StompSession(StompDialogue):
         transport.override_threading(self._start)
         self._limit(transport)
         transport.send = self._encoded.extend
-        if job.access.tls is not None:
+        if job.connection.access.tls is not None:
             self._dial_for(transport)
         try:
             transport.start()
         except ConnectFailedException as error:
             self._close_wake()
-            raise ClientError(f"no connection to {self._login.where} within {job.connect_s:.0f} s") from error
+            raise ClientError(
+                f"no connection to {self._login.where} within {job.connection.connect_s:.0f} s"
+            ) from error
         self._open(self._wake)
 
     def _dial_for(self, transport: Any) -> None:
         """Give stomp.py our TLS line, which one thread may read while another writes: its own TLS also writes."""
         try:
-            line = self._login.dial(self._job.connect_s)
+            line = self._login.dial(self._job.connection.connect_s)
         except BaseException:
             self._close_wake()
             raise

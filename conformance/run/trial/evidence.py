@@ -22,7 +22,7 @@ from collections.abc import Iterable
 import msgspec
 
 from conformance import records
-from conformance.adapters import Broker
+from conformance.adapters.interface import Node
 from conformance.history import Op, Phase
 
 COPY = 4 << 20
@@ -72,24 +72,24 @@ class EvidenceKeeper:
     Call `end` also for a trial that failed. Of one run of the broker only the first copy is made.
     """
 
-    def __init__(self, folder: pathlib.Path, broker: Broker) -> None:
-        self.folder, self.broker = folder, broker
+    def __init__(self, folder: pathlib.Path, node: Node) -> None:
+        self.folder, self.node = folder, node
         self._begins: dict[pathlib.Path, int] = {}
         self._journals: list[JournalCopy] = []
 
     def begin(self) -> None:
         """Note how long each log is before the first step."""
-        self._begins = {path: path.stat().st_size for path in self.broker.facts.logs}
+        self._begins = {path: path.stat().st_size for path in self.node.facts.logs}
 
     def before_restart(self) -> None:
         """Copy the journal of a broker that is gone, before anything starts it again."""
-        epoch = self.broker.epoch
+        epoch = self.node.epoch
         if all(journal.epoch != epoch for journal in self._journals):
-            self._journals.append(copy_journal(self.broker.facts.journal_files.folder, self.folder, epoch))
+            self._journals.append(copy_journal(self.node.facts.journal_files.folder, self.folder, epoch))
 
     def end(self) -> Kept:
-        folder, logs = self.broker.facts.folder, []
-        for path in self.broker.facts.logs:
+        folder, logs = self.node.facts.folder, []
+        for path in self.node.facts.logs:
             end = path.stat().st_size
             begin = self._begins.get(path, 0)
             name = str(path.relative_to(folder)) if path.is_relative_to(folder) else path.name

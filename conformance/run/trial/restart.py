@@ -16,14 +16,14 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterable
 
-from conformance.adapters import Broker
-from conformance.adapters.launch import ports
-from conformance.adapters.launch.broker_log import reasons_in
+from conformance.adapters import Broker, ports
+from conformance.adapters.broker_log import reasons_in
+from conformance.adapters.interface import Node
 from conformance.errors import BrokerError, ClientError, DroppedError, LaunchError, StartFailure
 from conformance.history import NOT_READY, NOT_RECOVERED, Phase
 from conformance.ledger import child_environment
 from conformance.run.broker_pool import RunningBroker
-from conformance.run.clients import check_alive
+from conformance.run.trial.clients import check_alive
 
 LONGEST = 10
 """A start may take so many times the slowest start before any fault, and always `AT_LEAST_S`."""
@@ -83,7 +83,7 @@ class RestartAttempt:
 
     def __init__(self, running: RunningBroker) -> None:
         self._running = running
-        facts = running.broker.facts
+        facts = running.node.facts
         self._copy = facts.folder.parent / f"{facts.folder.name}-data"
         self._no_copy = facts.no_copy or _copied(facts.data, self._copy)
 
@@ -124,7 +124,7 @@ class RestartAttempt:
         """
         if self._no_copy:
             return
-        if shutil.disk_usage(self._running.broker.facts.data).free < FULL:
+        if shutil.disk_usage(self._running.node.facts.data).free < FULL:
             raise _of_machine(error, "a disk is full")
         for protocol in self._running.protocols:
             port = self._running.broker.service.endpoint(protocol)[1]
@@ -172,7 +172,7 @@ class RestartAttempt:
             if _ending(first) and _ending(first) == _ending(second):
                 return True
             fresh.stop()
-            return self._try(fresh.facts.data, queue) is None
+            return self._try(fresh.nodes[0].facts.data, queue) is None
 
     def _try(self, data: pathlib.Path, queue: str = "") -> LaunchError | None:
         """Start another broker on a copy of this data, use the `queue`, and end the broker.
@@ -180,8 +180,8 @@ class RestartAttempt:
         Returns why it was not ready, or how it ended by itself; None if it did neither.
         """
         with contextlib.closing(self._running.another()) as other:
-            shutil.rmtree(other.facts.data, ignore_errors=True)
-            if why := _copied(data, other.facts.data):
+            shutil.rmtree(other.nodes[0].facts.data, ignore_errors=True)
+            if why := _copied(data, other.nodes[0].facts.data):
                 raise LaunchError(f"a second broker could not be given a copy of the data: {why}")
             try:
                 other.start(ready_s=self.ready_s)
@@ -199,7 +199,7 @@ class RestartAttempt:
             if queue:
                 self._running.exchange(broker, queue)
         except ClientError:
-            check_alive(broker)
+            check_alive(broker.nodes[0])
 
 
 def describe_failure(error: LaunchError) -> str:
@@ -217,19 +217,19 @@ def oom_kills() -> int:
     return 0
 
 
-def own_end(broker: Broker, error: LaunchError | BrokerError, *, oom: bool) -> str:
+def own_end(node: Node, error: LaunchError | BrokerError, *, oom: bool) -> str:
     """Return how a broker ended, or dropped a connection, by itself; empty if there may be another cause.
 
     Its end is its own with a status other than 0, or by a signal that a process gives itself. Counter-examples: the
     kernel kills it for want of memory (SIGKILL); a person, or its own file, stops it in order (status 0, or SIGTERM).
     """
-    if oom or shutil.disk_usage(broker.facts.data).free < FULL:
+    if oom or shutil.disk_usage(node.facts.data).free < FULL:
         return ""
     if isinstance(error, DroppedError):
         return str(error)
     if not isinstance(error, LaunchError) or error.failure is None or reason_of_machine(error):
         return ""
-    status = broker.target.exit_status
+    status = node.target.exit_status
     if not status or status == _BY_TIMEOUT:
         return ""
     ended_by = -status if status < 0 else status - _BY_SIGNAL

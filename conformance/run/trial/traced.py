@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from conformance import history, locks
 from conformance.adapters import vendor_clients
-from conformance.adapters.interface import DOCKER
-from conformance.adapters.launch.ports import HOST
-from conformance.clients.workers.job import Job, JobResult
+from conformance.adapters.ports import HOST
+from conformance.clients.job import Job, JobResult
 from conformance.faults.disk import injection
 from conformance.faults.disk.trace import Operation
 from conformance.faults.link.harness import LinkProxy, prove
@@ -21,7 +20,8 @@ from conformance.history import Op, Phase
 from conformance.ledger import Ledger
 from conformance.protocols import OPAQUE
 from conformance.run.broker_pool import RunningBroker
-from conformance.run.clients import Address, ClientRunner
+from conformance.run.trial.clients import ClientRunner
+from conformance.run.trial.jobs import Address
 from conformance.scenario.script import Delay, DiskFault, LinkFault
 
 
@@ -42,8 +42,8 @@ def watch_link(ledger: Ledger, client_runner: ClientRunner, job: Job) -> Iterato
 
 
 @contextlib.contextmanager
-def slow_network(ledger: Ledger, client_runner: ClientRunner, rtt_ms: float) -> Iterator[None]:
-    """Put a slow link before every client of the trial. It is no fault of the trial, so its history is not kept."""
+def slow_network(ledger: Ledger, client_runner: ClientRunner, rtt_ms: float) -> Iterator[Callable[[Address], Address]]:
+    """Yield the way to an address of the broker over a slow link, which is no fault of the trial and has no history."""
     with locks.scratch("network") as folder, contextlib.ExitStack() as links:
 
         @functools.cache
@@ -53,21 +53,20 @@ def slow_network(ledger: Ledger, client_runner: ClientRunner, rtt_ms: float) -> 
             link = LinkProxy(ledger, folder, header, broker, OPAQUE[0], slow, number=number)
             return HOST, links.enter_context(link).port
 
-        client_runner.network = through
-        yield
+        yield through
 
 
 def _link(ledger: Ledger, client_runner: ClientRunner, job: Job, fault: LinkFault | None) -> LinkProxy:
     number = client_runner.next_number("link")
-    broker = (job.host, job.port)
-    client = client_runner.planned.client
-    wire = vendor_clients.find(client).wire if client else job.protocol
+    broker = job.connection.addresses[0]
+    vendor = job.connection.vendor
+    wire = vendor_clients.find(vendor.name).wire if vendor else job.connection.protocol
     header = msgspec.structs.replace(client_runner.header("link"), protocol=wire)
     return LinkProxy(ledger, client_runner.folder, header, broker, wire, fault, number=number, epoch=job.epoch)
 
 
 def _to(link: LinkProxy, job: Job) -> Job:
-    return msgspec.structs.replace(job, host=HOST, port=link.port)
+    return msgspec.structs.replace(job, connection=job.connection.through(HOST, link.port))
 
 
 class TracedRun:
@@ -76,9 +75,9 @@ class TracedRun:
     def __init__(self, client_runner: ClientRunner, running: RunningBroker, fault: DiskFault) -> None:
         self.client_runner, self.running, self.fault = client_runner, running, fault
         self.name = f"disk-{client_runner.next_number('disk')}"
-        broker = running.broker
-        contained = broker.target.processes if client_runner.planned.adapter.launcher == DOCKER else None
-        journal = broker.facts.journal_files
+        node = running.node
+        contained = node.target.processes if running.client.adapter.launcher.contained else None
+        journal = node.facts.journal_files
         self.tracer = injection.Tracer(
             client_runner.folder / self.name, journal.folder, fault, files=journal.names, contained=contained
         )
@@ -97,13 +96,13 @@ class TracedRun:
 
         Raises `FaultError` if the tracer was lost, or no operation met the fault.
         """
-        broker = self.client_runner.broker
+        node = self.running.node
         self.tracer.look()
-        injection.end(broker.target)
+        injection.end(node.target)
         self.tracer.finish(
             self.client_runner.folder / f"{self.name}.jsonl",
             self.client_runner.header(self.name),
-            broker.epoch,
+            node.epoch,
             list(self._operations()),
         )
 
@@ -118,9 +117,7 @@ class TracedRun:
             asked = [
                 event
                 for event in history.read(path).events
-                if event.phase is Phase.INVOKE
-                and event.op is not Op.PROCESS
-                and event.epoch == self.client_runner.broker.epoch
+                if event.phase is Phase.INVOKE and event.op is not Op.PROCESS and event.epoch == self.running.node.epoch
             ]
             for event, following in itertools.zip_longest(asked, asked[1:]):
                 if event.op is Op.SEND and event.durable and event.transaction is None and event.message:

@@ -1,4 +1,4 @@
-"""A node of a broker as scenarios ask for it: its launcher, its file, its protocol, its settings and the client."""
+"""The system under test as scenarios ask for it: a broker's launcher, file, protocol and settings, and the client."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from conformance.adapters import opening
 from conformance.adapters.file.settings import EffectiveSettings, untraced
-from conformance.adapters.interface import DOCKER, Adapter
+from conformance.adapters.interface import Adapter
 from conformance.adapters.vendor_clients import ClientFile
 from conformance.protocols import describe
 from conformance.scenario.needs import ANSWERED, FRAMES, Means, Need, Wanted, need_of
 
 
-class BrokerNode:
-    """The node that trials use, over one protocol, with one vendor's client if any. See `scenario.needs.Node`."""
+class BrokerUnderTest:
+    """A broker over one protocol, with one vendor's client if any; see `scenario.needs.SystemUnderTest`."""
 
     def __init__(
         self, adapter: Adapter, protocol: str, settings: EffectiveSettings, client: ClientFile | None = None
@@ -26,12 +26,12 @@ class BrokerNode:
         }
 
     def brings(self, means: Means) -> bool:
-        return means is Means.TRACER and self._adapter.launcher == DOCKER
+        return means is Means.TRACER and self._adapter.launcher.contained
 
     def lacks(self, wanted: Wanted) -> str:
         if isinstance(wanted, Need):
             return self._lacks_need(wanted)
-        if getattr(wanted, "fails_disk", False) and self._untraced:
+        if wanted.fails_disk and self._untraced:
             return self._untraced
         return self._able(wanted) if self._able else ""
 

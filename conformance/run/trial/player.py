@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import msgspec
@@ -16,20 +16,19 @@ import msgspec
 from conformance import claims, records
 from conformance.adapters import Adapter
 from conformance.adapters.file.placeholders import fill
-from conformance.adapters.interface import EXTERNAL
-from conformance.clients.workers import job as jobs
-from conformance.clients.workers.job import Job, JobResult
+from conformance.clients.job import LIVENESS_S, SILENCE_S, Job, JobResult, Tolerances
 from conformance.clients.workers.pool import WorkerPool
 from conformance.errors import BrokerError, ConformanceError, DroppedError, Interrupted, LaunchError
 from conformance.faults import process
 from conformance.history import NOT_ALIVE, Ended, Header, Op, Phase, Recorder, close_history
 from conformance.records import TrialRecord
 from conformance.run.broker_pool import RunningBroker
-from conformance.run.clients import Abort, ClientRunner, check_alive, depth_probe
-from conformance.run.evidence import EvidenceKeeper, undelivered_messages
 from conformance.run.planning import Planned
-from conformance.run.restart import NotReady, RestartAttempt, oom_kills, own_end
-from conformance.run.traced import TracedRun, over_link, slow_network, watch_link
+from conformance.run.trial.clients import Abort, ClientRunner, check_alive
+from conformance.run.trial.evidence import EvidenceKeeper, undelivered_messages
+from conformance.run.trial.jobs import Address, JobMaker
+from conformance.run.trial.restart import NotReady, RestartAttempt, oom_kills, own_end
+from conformance.run.trial.traced import TracedRun, over_link, slow_network, watch_link
 from conformance.scenario.needs import CLEAN_RESTART, FRESH, JOURNAL_WATCHED, TIME_TO_LIVE, in_mode
 from conformance.scenario.script import (
     LONGEST_DELAY_MS,
@@ -73,8 +72,9 @@ class TrialPlayer:
         abort: Abort,
     ) -> None:
         self.planned, self.running, self.folder, self.abort = planned, running, folder, abort
-        self.broker = running.broker
-        self.client_runner = ClientRunner(planned, running.broker, worker_pool, folder, header, abort)
+        self.broker, self.node = running.broker, running.node
+        self.jobs = JobMaker(planned, running.broker, header)
+        self.client_runner = ClientRunner(running.broker, worker_pool, folder, header, abort, self.jobs.learn)
         self.floor_s = 0.0
         self.seen_stuck = self.broker_is_lost = self.recovered = False
         self.disturbed = self.unfired = False
@@ -84,7 +84,7 @@ class TrialPlayer:
         self.brought = 0
         self.traced: TracedRun | None = None
         folder.mkdir(parents=True)
-        self.evidence = EvidenceKeeper(folder, running.broker)
+        self.evidence = EvidenceKeeper(folder, running.node)
         self.recorder = Recorder(folder / "orchestrator.jsonl", self.client_runner.header("orchestrator"))
 
     def play(self) -> TrialRecord:
@@ -97,7 +97,7 @@ class TrialPlayer:
         of_broker = False
         self.evidence.begin()
         try:
-            with self._network():
+            with self._network() as self.jobs.network:
                 self._play_steps()
                 self._untrace()
         except (Interrupted, KeyboardInterrupt):
@@ -122,9 +122,10 @@ class TrialPlayer:
             records.save(record, self.folder / "trial.json")
         return record
 
-    def _network(self) -> contextlib.AbstractContextManager[None]:
-        rtt_ms = self.planned.rtt_ms
-        return slow_network(self.running.ledger, self.client_runner, rtt_ms) if rtt_ms else contextlib.nullcontext()
+    def _network(self) -> contextlib.AbstractContextManager[Callable[[Address], Address]]:
+        if rtt_ms := self.planned.rtt_ms:
+            return slow_network(self.running.ledger, self.client_runner, rtt_ms)
+        return contextlib.nullcontext(self.jobs.network)
 
     # steps
 
@@ -157,12 +158,10 @@ class TrialPlayer:
         """
         fault = getattr(self.current, "until", None)
         armed = getattr(fault, "signal", None) and not self.unfired
-        others = self.planned.adapter.launcher == EXTERNAL or (
-            bool(self.planned.client) and isinstance(error, BrokerError)
-        )
+        others = self.planned.adapter.launcher.owned or (bool(self.planned.client) and isinstance(error, BrokerError))
         if self.disturbed or self.recovered or self.traced or armed or others:
             return ""
-        return own_end(self.broker, error, oom=oom_kills() > self.oom_kills)
+        return own_end(self.node, error, oom=oom_kills() > self.oom_kills)
 
     def _after_recovery(self, error: LaunchError) -> bool:
         """Whether the broker ended by itself after a start that followed a fault, so that only its data explain it.
@@ -172,7 +171,7 @@ class TrialPlayer:
         """
         fault = getattr(self.current, "until", None) or getattr(self.current, "under", None)
         return (
-            self.recovered and error.failure is not None and not fault and not self.traced and self.broker.target.gone()
+            self.recovered and error.failure is not None and not fault and not self.traced and self.node.target.gone()
         )
 
     def _end_unready(self, found: NotReady) -> None:
@@ -185,7 +184,7 @@ class TrialPlayer:
         In this order: only a running broker can say whether an existing queue is empty. The previous trial ended it by
         a fault, or by SIGKILL under a tracer: if it does not start, it has not recovered.
         """
-        if self.broker.target.gone() and not isinstance(self.planned.script.steps[0], Restart):
+        if self.node.target.gone() and not isinstance(self.planned.script.steps[0], Restart):
             started = time.monotonic()
             if failed := RestartAttempt(self.running).start():
                 self._note(Op.BROKER, Phase.INVOKE, detail="start")
@@ -193,7 +192,7 @@ class TrialPlayer:
                 return
             self.floor_s += time.monotonic() - started
         names = [self.broker.service.queue_of(queue) for queue in self.planned.queues]
-        self.client_runner.queue, *self.client_runner.more_queues = names
+        self.jobs.queue, *self.jobs.more_queues = names
         if FRESH in self.planned.script.needs:
             for name in names:
                 self.broker.declare(name)
@@ -204,7 +203,7 @@ class TrialPlayer:
         elif isinstance(step, Offer):
             self._offer(step)
         elif isinstance(step, Ask):
-            self._check_connected(self.client_runner.play(self._client(step)))
+            self._run(self._client(step))
         elif isinstance(step, Drain):
             self._drain()
         elif isinstance(step, Together):
@@ -219,28 +218,28 @@ class TrialPlayer:
         times the delay.
         """
         settings = self.planned.settings.values
-        delay = int(settings.get("redelivery_delay_ms", 0))
-        waits: dict[str, object] = {"delayed": True}
-        if delay <= LONGEST_DELAY_MS:
-            delay_s = max(delay, 0) / 1000
-            waits = {"silence_s": jobs.SILENCE_S + delay_s, "liveness_s": jobs.LIVENESS_S + 10 * delay_s}
-        if self._keeps_messages:
-            waits = {"delayed": True, "liveness_s": jobs.SILENCE_S}
-        result = self.client_runner.play(self.client_runner.job(Drain(), **waits))
-        self._check_connected(result)
+        bounds = self._bounds(int(settings.get("redelivery_delay_ms", 0)))
+        result = self._run(self.jobs.make(Drain(), bounds))
         self.seen_stuck = result.ended == "stuck"
         self.drains, self.brought = self.drains + 1, result.count
         if result.ended == "finished" and self._looks_again:
-            self._look_again(waits)
-        if self.planned.adapter.launcher == EXTERNAL:
+            self._look_again(bounds)
+        if self.planned.adapter.launcher.owned:
             return  # those queues may hold messages of their owner
         moved = claims.set_aside(claims.load().exclusions, settings)
         if self.planned.script.gives_back or TIME_TO_LIVE in self.planned.script.needs:
             moved = tuple(dict.fromkeys([*moved, *(str(settings.get(name, "")) for name in claims.DESTINATIONS)]))
         for queue in filter(None, moved):
-            job = self.client_runner.job(Drain(), collects=queue)
-            probe = depth_probe(self.broker, queue)
-            self._check_connected(self.client_runner.play(msgspec.structs.replace(job, depth=probe)))
+            self._run(self.jobs.make(Drain(), collects=queue))
+
+    def _bounds(self, redelivery_delay_ms: int) -> Tolerances:
+        """How long a drain waits; for a delay beyond its patience, messages may be left that wait for redelivery."""
+        if self._keeps_messages:
+            return Tolerances(delayed=True, liveness_s=SILENCE_S)
+        if redelivery_delay_ms > LONGEST_DELAY_MS:
+            return Tolerances(delayed=True)
+        delay_s = max(redelivery_delay_ms, 0) / 1000
+        return Tolerances(silence_s=SILENCE_S + delay_s, liveness_s=LIVENESS_S + 10 * delay_s)
 
     @property
     def _looks_again(self) -> bool:
@@ -255,7 +254,7 @@ class TrialPlayer:
             return False
         return bool(promised) and script.id not in self.running.waited_in_vain
 
-    def _look_again(self, waits: dict[str, object]) -> None:
+    def _look_again(self, bounds: Tolerances) -> None:
         """After a silent drain, if messages are owed, drain until silence for the liveness bound.
 
         Smallest counter-example to a short silence: a broker is ready, reports a depth of 0, and loads the queue two
@@ -264,9 +263,9 @@ class TrialPlayer:
         """
         if not undelivered_messages(self.folder):
             return
-        job = self.client_runner.job(Drain(), **waits)
-        result = self.client_runner.play(msgspec.structs.replace(job, silence_s=job.liveness_s))
-        self._check_connected(result)
+        job = self.jobs.make(Drain(), bounds)
+        patient = msgspec.structs.replace(job.tolerances, silence_s=job.tolerances.liveness_s)
+        result = self._run(msgspec.structs.replace(job, tolerances=patient))
         self.seen_stuck = result.ended == "stuck"
         self.brought += result.count
         if not result.count:
@@ -301,9 +300,9 @@ class TrialPlayer:
         """
         fault = cast(TogetherFault | None, step.until)
         ends = fault is not None and fault.ends_broker
-        groups = [(self._client(each, broker_may_end=ends) for each in group) for group in step.groups]
+        groups = [[self._client(each, broker_may_end=ends) for each in group] for group in step.groups]
         with contextlib.ExitStack() as stack:
-            descriptors = stack.enter_context(self.broker.target.armed(*fault.armed_by)) if fault else []
+            descriptors = stack.enter_context(self.node.target.armed(*fault.armed_by)) if fault else []
             results = self.client_runner.play_together(groups, descriptors)
         fires = results.pop() if fault else None
         if fault and fires:
@@ -317,12 +316,13 @@ class TrialPlayer:
     def _client(self, step: Publish | Consume | Ask, *, broker_may_end: bool = False) -> Job:
         honest = isinstance(step, Consume) and step.honest
         fault = None if isinstance(step, Ask) else step.until
-        return self.client_runner.job(
+        may_end = broker_may_end or (self.traced is not None and self.traced.may_end_broker)
+        return self.jobs.make(
             step,
+            Tolerances(broker_may_end=may_end),
             liar="" if honest else self.planned.session_liar,
-            broker_may_end=broker_may_end or (self.traced is not None and self.traced.may_end_broker),
-            within_s=self.broker.target.within_s(fault.name) if isinstance(fault, ClientFault) else 0.0,
-            journal=str(self.broker.facts.journal_files.folder) if JOURNAL_WATCHED in self.planned.script.needs else "",
+            within_s=self.node.target.within_s(fault.name) if isinstance(fault, ClientFault) else 0.0,
+            journal=str(self.node.facts.journal_files.folder) if JOURNAL_WATCHED in self.planned.script.needs else "",
         )
 
     def _drive(self, step: Publish | Consume) -> None:
@@ -339,15 +339,15 @@ class TrialPlayer:
         if isinstance(fault, ConsumerCrash):
             self.client_runner.crash(job)
             self._note(Op.FAULT, Phase.EFFECTIVE, fault=fault.name)
-            self.broker.target.alive_check()
+            self.node.target.alive_check()
         elif isinstance(fault, PowerLoss):
             self._lose_power(job, fault)
         elif isinstance(fault, TogetherFault):
-            with self.broker.target.armed(*fault.armed_by) as descriptors:
+            with self.node.target.armed(*fault.armed_by) as descriptors:
                 result = self.client_runner.play(job, descriptors)
             self._prove(fault, result)
         else:
-            self._check_connected(self.client_runner.play(job))
+            self._run(job)
 
     def _prove(self, fault: TogetherFault, result: JobResult) -> None:
         """Show that the client has fired its fault, and that the broker has ended, or was halted for a time."""
@@ -366,7 +366,7 @@ class TrialPlayer:
 
     def _lose_power(self, job: Job, fault: PowerLoss) -> None:
         """Let the client take the disk away and kill the broker; then prove both, and mount the disk again."""
-        with self.running.power() as disk, self.broker.target.armed(*fault.armed_by) as handles:
+        with self.running.power() as disk, self.node.target.armed(*fault.armed_by) as handles:
             result = self.client_runner.play(job, [disk, *handles])
         self._note_fired(result)
         self._prove_ended(fault, result, fault.name)
@@ -374,9 +374,9 @@ class TrialPlayer:
     def _prove_ended(self, fault: TogetherFault | PowerLoss, result: JobResult, name: str) -> None:
         if not result.fired:
             self._check_connected(result)
-            self.broker.target.alive_check()
+            self.node.target.alive_check()
         process.prove_fired(name, fired=result.fired, seen=result.seen, wanted=largest(fault.at))
-        process.prove_gone(self.broker.target, name)
+        process.prove_gone(self.node.target, name)
         if isinstance(fault, PowerLoss):
             self.running.after_loss()
         self._note(Op.FAULT, Phase.EFFECTIVE, fault=name)
@@ -385,7 +385,7 @@ class TrialPlayer:
     def _over_link(self, job: Job, fault: LinkFault) -> None:
         result = over_link(self.running.ledger, self.client_runner, job, fault)
         self.floor_s += getattr(fault, "hold_s", 0.0)
-        self.broker.target.alive_check()
+        self.node.target.alive_check()
         if result.ended == "disconnected" and fault.name != "cut":
             raise BrokerError(f"the broker closed the connection of a client under {fault.name}")
 
@@ -403,7 +403,7 @@ class TrialPlayer:
             self.evidence.before_restart()
         self.traced = TracedRun(self.client_runner, self.running, step.under) if step.under is not None else None
         attempt = RestartAttempt(self.running)
-        beside = self.client_runner.begin(self._awaiting(each, attempt.ready_s) for each in step.beside)
+        beside = self.client_runner.begin([self._awaiting(each, attempt.ready_s) for each in step.beside])
         try:
             if failed := attempt.start(self.traced.start if self.traced else None):
                 self.traced = None
@@ -420,7 +420,9 @@ class TrialPlayer:
 
     def _awaiting(self, step: Publish | Consume, reaches_s: float) -> Job:
         """Return the job of a client that begins before the broker is started."""
-        return msgspec.structs.replace(self._client(step), epoch=self.broker.epoch + 1, reaches_s=reaches_s)
+        job = self._client(step)
+        connection = msgspec.structs.replace(job.connection, reaches_s=reaches_s)
+        return msgspec.structs.replace(job, epoch=self.node.epoch + 1, connection=connection)
 
     def _offer(self, step: Offer) -> None:
         """Start the broker with each setting alone, which it may refuse, and then with all that it accepted.
@@ -446,7 +448,7 @@ class TrialPlayer:
         try:
             self.running.start(more=words)
         except LaunchError:
-            if self.broker.target.exit_status != self.planned.adapter.file.start.refused_status:
+            if self.node.target.exit_status != self.planned.adapter.file.start.refused_status:
                 raise
             return False
         return True
@@ -454,10 +456,10 @@ class TrialPlayer:
     def _kill_start(self, fault: Kill) -> None:
         """Start the broker, and kill it in its recovery or, without any use, so long after it was ready."""
         self._note(Op.FAULT, Phase.ARMED, fault=fault.name)
-        target = self.broker.target
+        target = self.node.target
         if isinstance(fault.at, Recovery):
-            journal = self.broker.facts.journal_files.folder
-            fired = process.kill_in_recovery(target, self.broker.launch, journal, fixed_number(fault.at.k))
+            journal = self.node.facts.journal_files.folder
+            fired = process.kill_in_recovery(target, self.node.launch, journal, fixed_number(fault.at.k))
         else:
             self.running.start()
             fired = process.kill_after(target, largest(fault.at))
@@ -470,13 +472,19 @@ class TrialPlayer:
             traced, self.traced = self.traced, None
             traced.finish()
 
+    def _run(self, job: Job) -> JobResult:
+        """Run a client that no fault meets."""
+        result = self.client_runner.play(job)
+        self._check_connected(result)
+        return result
+
     def _check_connected(self, result: JobResult) -> None:
         if result.ended == "disconnected" and not (self.traced and self.traced.may_end_broker):
-            check_alive(self.broker)
+            check_alive(self.node)
             raise DroppedError("the broker closed the connection of a client although no fault was active")
 
     def _note(self, op: Op, phase: Phase, **fields: str) -> None:
-        self.recorder.record(op, phase, epoch=self.broker.epoch, **fields)
+        self.recorder.record(op, phase, epoch=self.node.epoch, **fields)
         self.recorder.flush()
 
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Mapping
 
-from conformance.adapters.interface import EXTERNAL
 from conformance.claims import Kind
 from conformance.protocols import VENDOR_SURFACES
 from conformance.scenario import Check, Liar, SessionLiar, Weakened
@@ -63,7 +62,7 @@ _THROUGH_A_CLIENT: Mapping[str, SessionLiar] = {
 """By the liar of the bundled broker: what a vendor's client does instead."""
 
 
-def substitute(check: Check, kind: Kind, fault: str, launcher: str, protocol: str, weakens: Collection[str]) -> Check:
+def substitute(check: Check, kind: Kind, fault: str, owned: bool, protocol: str, weakens: Collection[str]) -> Check:
     """The check with the control that can be run against a broker under that launcher.
 
     `fault` is the one under which the claim is tried. `weakens` are the names of the settings by which its guarantees
@@ -78,7 +77,7 @@ def substitute(check: Check, kind: Kind, fault: str, launcher: str, protocol: st
         return check
     given_up = {name for name, _ in control.settings} & _OF_BROKER
     given_up = given_up & {_SETTINGS.get(check.anomaly, "")} or given_up
-    if launcher == EXTERNAL:
+    if owned:
         return _lying(check, fault)
     if not given_up.isdisjoint(weakens) and control.widened_by in ("", *weakens):
         return check

@@ -1,0 +1,1 @@
+"""One trial: its jobs and clients, its restarts and faults, and what they leave behind."""

@@ -1,0 +1,257 @@
+"""Make the job of each client of a trial: how it reaches the broker, what it does there, and what may happen to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from conformance.adapters import Adapter, Broker, DepthProbe, EffectiveSettings, vendor_clients
+from conformance.adapters.file.launch_tables import Topic
+from conformance.clients.job import (
+    CONNECT_S,
+    LIVENESS_FACTOR,
+    NEVER,
+    Asks,
+    Connection,
+    Dialect,
+    Job,
+    JobResult,
+    SentTransaction,
+    Tolerances,
+    Vendor,
+    Work,
+)
+from conformance.history import Header
+from conformance.protocols import describe, protocol_of_depth
+from conformance.run.planning import Planned
+from conformance.scenario.needs import RESENDS, TURNED_AWAY
+from conformance.scenario.reading import singles
+from conformance.scenario.script import ClientStep, Consume, Drain, Publish
+
+Address = tuple[str, int]
+"""Host and port."""
+
+_CONSUMERS = 1_000
+"""A trial has fewer publishers."""
+
+
+class JobMaker:
+    """Makes the jobs of one trial, in the order of its steps.
+
+    `queue` is the name of its queue at the broker, and `more_queues` are those of its others. `slowest_s` is the
+    longest time that the broker took for an answer: a drain waits ten times as long before it calls a message stuck,
+    and at least the liveness bound. `network` is the way to an address of the broker.
+    """
+
+    def __init__(self, planned: Planned, broker: Broker, header: Header) -> None:
+        self.planned, self.broker = planned, broker
+        self.queue, *self.more_queues = planned.queues
+        self.slowest_s = 0.0
+        self.network: Callable[[Address], Address] = lambda broker: broker
+        self._header = header
+        self._asked: list[SentTransaction] = []
+        self._publishers = self._consumers = 0
+        self._speaks = planned.adapter.file.protocols[planned.protocol]
+
+    def learn(self, result: JobResult) -> None:
+        """Note what later jobs depend on."""
+        self.slowest_s = max(self.slowest_s, result.slowest_s)
+        self._asked += [result.asked] if result.asked else []
+
+    def make(
+        self,
+        step: ClientStep,
+        tolerances: Tolerances = Tolerances(),  # noqa: B008 - it is frozen
+        *,
+        collects: str = "",
+        liar: str = "",
+        within_s: float = 0.0,
+        journal: str = "",
+    ) -> Job:
+        """Return the job of the client that does this step, or that empties the queue `collects`."""
+        step, asks = self._known(step)
+        topic = self._speaks.topic if self.planned.script.subscribed and not collects else None
+        work = self._work(step, asks, collects, self.queue if topic else "")
+        return Job(
+            connection=self._connection(work),
+            dialect=self._dialect(step, topic),
+            work=work,
+            tolerances=self._tolerances(work, tolerances),
+            header=self._header,
+            history="",
+            epoch=self.broker.nodes[0].epoch,
+            liar=liar,
+            within_s=within_s,
+            journal=journal,
+        )
+
+    def _work(self, step: ClientStep, asks: Asks, collects: str, topic: str) -> Work:
+        publishers = [each for each in singles(self.planned.script.steps) if isinstance(each, Publish)]
+        used = len(self.more_queues) if isinstance(step, Drain) else getattr(step, "queues", 1) - 1
+        return Work(
+            step=step,
+            queue=self.queue,
+            more_queues={queue: depth_probe(self.broker, queue, topic) for queue in self.more_queues[:used]},
+            depth=depth_probe(self.broker, collects or self.queue, topic),
+            producer=self._producer(step),
+            publishers=tuple(publishers),
+            resends=self._to_send_again(step),
+            asks=asks,
+            collects=collects,
+            subscriber=topic,
+        )
+
+    def _connection(self, work: Work) -> Connection:
+        planned, step = self.planned, work.step
+        several = isinstance(step, Publish) and step.window > 1 and not step.batch
+        vendor = vendor_of(
+            planned.adapter, planned.protocol, planned.settings, planned.client, work.prefetch, asynchronous=several
+        )
+        return connection_to(self.broker, planned.protocol, self.network, client=planned.script.client, vendor=vendor)
+
+    def _dialect(self, step: ClientStep, topic: Topic | None) -> Dialect:
+        script, speaks = self.planned.script, self._speaks
+        dialect = dialect_of(self.planned.adapter, self.planned.protocol, copying=script.copied)
+        resends = RESENDS in script.of_client
+        dialect = msgspec.structs.replace(
+            dialect,
+            copied=speaks.copied.replace("{address}", self.queue) if script.copied else "",
+            duplicate_id=speaks.duplicate_id if resends else "",
+        )
+        return self._subscribing(dialect, step, topic) if topic else dialect
+
+    def _subscribing(self, dialect: Dialect, step: ClientStep, topic: Topic) -> Dialect:
+        """Return the dialect for durable subscriptions of a topic that has the name of the first queue."""
+
+        def filled(headers: Mapping[str, str]) -> dict[str, str]:
+            return {name: value.replace("{topic}", self.queue) for name, value in headers.items()}
+
+        at = topic.address.replace("{topic}", self.queue)
+        connect = {} if isinstance(step, Publish) else filled(topic.connect)  # two connections of one id: refused
+        own = self._speaks.options.subscribing(connect, filled(topic.send), filled(topic.subscribe))
+        return msgspec.structs.replace(dialect, destination=at, copied=at, own=msgspec.structs.asdict(own))
+
+    def _tolerances(self, work: Work, wanted: Tolerances) -> Tolerances:
+        script = self.planned.script
+        limited = not describe(self.planned.protocol).traits.refusal_names_send and "max_length" in dict(script.queue)
+        bound = LIVENESS_FACTOR * self.slowest_s if isinstance(work.step, Drain) and not work.collects else 0.0
+        return msgspec.structs.replace(
+            wanted,
+            refused=bool(script.queue or getattr(work.step, "may_be_refused", False)),
+            absent=not (script.declared or script.subscribed),
+            cut_off=TURNED_AWAY in script.of_client or limited,
+            liveness_s=max(wanted.liveness_s, bound),
+        )
+
+    def _producer(self, step: ClientStep) -> int:
+        """Return the number under which a client sends: consumers that send have their own, beside publishers."""
+        if isinstance(step, Consume):
+            self._consumers += step.receivers
+            return _CONSUMERS + self._consumers - step.receivers + 1
+        self._publishers += isinstance(step, Publish)
+        return max(self._publishers, 1)
+
+    def _to_send_again(self, step: ClientStep) -> tuple[SentTransaction, ...]:
+        """Return, once, what the step is to send again: the last transaction of each publisher since such a step."""
+        if not (isinstance(step, Publish) and step.resends):
+            return ()
+        found, self._asked = tuple(self._asked), []
+        return found
+
+    def _known(self, step: ClientStep) -> tuple[ClientStep, Asks]:
+        """Return the step without requests that this broker does not know, and those that depend on it."""
+        if isinstance(step, Publish):
+            capabilities = self.planned.adapter.capabilities(self.planned.protocol)
+            if "ack_immediately" not in capabilities:
+                step = msgspec.structs.replace(step, immediate_every=0)
+            windows = "ranged_confirms" in capabilities
+            return step, Asks(window=step.window, event_mode=step.ack_event_mode) if windows else Asks()
+        mode = self.planned.adapter.file.ack_modes.get(step.mode, "") if isinstance(step, Consume) else ""
+        return step, Asks(mode=mode)
+
+
+def connection_to(
+    broker: Broker,
+    protocol: str,
+    network: Callable[[Address], Address] = lambda broker: broker,
+    *,
+    client: str = "library",
+    vendor: Vendor | None = None,
+    connect_s: float = CONNECT_S,
+) -> Connection:
+    """Return how a client reaches the broker over this protocol."""
+    return Connection(
+        addresses=(network(broker.service.endpoint(protocol)),),
+        protocol=protocol,
+        client=client,
+        access=broker.service.access(protocol),
+        vendor=vendor,
+        connect_s=connect_s,
+    )
+
+
+def dialect_of(adapter: Adapter, protocol: str, *, copying: bool = False) -> Dialect:
+    """Return how this broker speaks the protocol, to clients whose sends go to one queue each, or are `copying`."""
+    speaks = adapter.file.protocols[protocol]
+    own = speaks.options.copying() if copying else speaks.options
+    return Dialect(
+        ack_confirm=speaks.ack_confirm or NEVER,
+        singly="individual_ack" in adapter.capabilities(protocol),
+        destination=speaks.destination,
+        answers_at_commit=own.answers_at_commit,
+        own=msgspec.structs.asdict(own),
+    )
+
+
+def vendor_of(
+    adapter: Adapter,
+    protocol: str,
+    settings: EffectiveSettings,
+    client: str,
+    prefetch: int,
+    *,
+    asynchronous: bool = False,
+) -> Vendor | None:
+    """Describe the vendor's client of that name, whose jars are installed, for a worker process; None for no name.
+
+    It has no transactions if the broker has none: RabbitMQ 3.10.8 never answers a client that asks for one.
+    """
+    if not client:
+        return None
+    file = vendor_clients.find(client)
+    without = set() if "transactions" in adapter.capabilities(protocol) else {"transacted"}
+    asynchronous = asynchronous and file.asynchronous is not False
+    return Vendor(
+        name=file.name,
+        api=file.api,
+        factory=file.factory,
+        url=file.url(prefetch, vendor_clients.address_parameters(adapter.file, settings), asynchronous=asynchronous),
+        jars=tuple(map(str, file.install(offline=True))),
+        modes={mode: number for mode, number in file.modes.items() if mode not in without},
+        lost=file.lost,
+        asynchronous=asynchronous,
+        properties=dict(file.properties),
+        java=file.java,
+        setter=file.setter,
+        individual=file.individual,
+    )
+
+
+def depth_probe(broker: Broker, queue: str, topic: str = "") -> DepthProbe:
+    """Describe how a client asks for a depth, which may need another protocol than its own.
+
+    With a `topic`, the queue is a durable subscription of it.
+    """
+    return reachable(broker, broker.service.depth_probe(queue, topic))
+
+
+def reachable(broker: Broker, probe: DepthProbe) -> DepthProbe:
+    """Return the probe with the address and the credentials for it."""
+    if probe.method == "command":
+        return probe
+    if probe.method == "http":
+        return msgspec.structs.replace(probe, access=broker.service.access("http"))
+    asked = protocol_of_depth(probe.method)
+    host, port = broker.service.endpoint(asked)
+    return msgspec.structs.replace(probe, host=host, port=port, access=broker.service.access(asked))
