@@ -19,14 +19,12 @@ suites *ARGS:
 test *ARGS:
     python -m pytest -n 3 --dist loadfile --no-loadscope-reorder {{ARGS}}
 
-# What a change of one room breaks, in a minute: style, types, its tests that start no process, and the rules for all code.
+# What a change of one room breaks: style, types, its tests that start no process, and the rules for all code.
 [no-exit-message]
-check ROOM: (_room ROOM) lint
+check ROOM:
+    @ls tests/{{ROOM}}/test_*.py >/dev/null 2>&1 || { echo "check: no room {{ROOM}} in tests/; the rooms:" $(ls tests/*/test_*.py | cut -d / -f 2 | sort -u) >&2; exit 4; }
+    @just lint
     python -m pytest -q -n 0 -m "not process and not full" tests/{{ROOM}} tests/house/test_tidy.py tests/house/test_budgets.py
-
-[no-exit-message]
-_room ROOM:
-    @ls tests/{{quote(ROOM)}}/test_*.py >/dev/null 2>&1 || { echo "check: no room {{ROOM}} in tests/; the rooms:" $(ls tests/*/test_*.py | cut -d / -f 2 | sort -u) >&2; exit 4; }
 
 # Everything, whole: each broker natively and in a container, over each protocol, and all tests beside an engine. Hours.
 full *ARGS:
@@ -42,11 +40,6 @@ lint:
 # Ratios side by side: recorder, session, judge (--events N: and DuckDB, Polars), link, disk, triggers; power (--kills N).
 bench WHAT="all" *ARGS:
     python -m benchmarks {{WHAT}} {{ARGS}}
-
-# Is an honest broker ever accused? N whole runs of each of four brokers, on a busy machine and a slow network.
-[no-exit-message]
-false-accusations N="1":
-    conformance selftest --liar none --rounds {{N}} --adapter reference --adapter artemis --adapter qpid --adapter rabbitmq@4.3.6
 
 # Bugs that brokers once had: is the bad version convicted and the good one acquitted? NAME of fixtures/bugs, default all.
 [no-exit-message]

@@ -23,7 +23,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
-    config.pluginmanager.register(starts.Starts())
+    config.pluginmanager.register(starts.Starts(left_out="not process" in config.getoption("markexpr")))
     if not hasattr(config, "workerinput"):  # the reports of xdist's workers reach the main process
         known, complete = skips.known(), config.getoption("--complete")
         config.pluginmanager.register(skips.Skips(known, complete=complete, file=config.getoption("--skipped-to")))

@@ -1,4 +1,6 @@
-"""A test that starts a process has the marker `process`; without it, a start fails. `./dev check` leaves those tests out.
+"""A test that starts a process has the marker `process`, and `./dev check` leaves those tests out.
+
+Where they are left out, a start in another test fails: its marker is missing.
 
 A fixture says it once for all its users, by a decorator. The markers of Spark and of the brokers bring `process` with them.
 """
@@ -7,6 +9,8 @@ import contextlib
 import sys
 
 import pytest
+
+from conformance.faults import possible
 
 IMPLY_PROCESS = ("spark", "activemq", "artemis", "openmq", "qpid")
 _EVENTS = ("subprocess.Popen", "os.posix_spawn", "os.fork", "os.forkpty")
@@ -24,11 +28,17 @@ def starts_spark(fixture):
 
 
 class Starts:
-    """Marks tests by their fixtures, and lets no other test start a process."""
+    """Marks tests by their fixtures. With `left_out` marked ones are left out, and no other may start a process."""
 
-    def __init__(self):
-        self._refused = None
-        sys.addaudithook(self._hear)
+    def __init__(self, *, left_out):
+        self._left_out, self._refused = left_out, None
+        if left_out:
+            sys.addaudithook(self._hear)
+
+    def pytest_sessionstart(self):
+        """Find out what this machine can do, which starts processes once, before tests ask for it."""
+        for cannot in possible.MEANS.values() if self._left_out else ():
+            cannot()
 
     @pytest.hookimpl(tryfirst=True)  # before `-m` selects
     def pytest_collection_modifyitems(self, items):
@@ -45,7 +55,7 @@ class Starts:
 
     @contextlib.contextmanager
     def _watched(self, item):
-        self._refused = None if item.get_closest_marker("process") else []
+        self._refused = [] if self._left_out and not item.get_closest_marker("process") else None
         try:
             yield
         finally:

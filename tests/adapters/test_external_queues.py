@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from owned_broker import recorded, toml
+from starts import starts_process
 
 from conformance import adapters, history, paths
 from conformance.adapters import web
@@ -34,6 +35,7 @@ WHOLE = (Publish(5, window=5), Drain())
 
 
 @pytest.fixture(scope="module")
+@starts_process
 def theirs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[adapters.Broker]:
     """A broker that its owner has started, with queues of his."""
     folder = tmp_path_factory.mktemp("theirs")

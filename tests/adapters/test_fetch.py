@@ -377,6 +377,7 @@ def _fetch_in_a_process() -> None:
     fetch.fetch(_artifact())
 
 
+@pytest.mark.process
 def test_two_processes_download_once(mirror: Mirror) -> None:
     context = multiprocessing.get_context("fork")
     both = [context.Process(target=_fetch_in_a_process) for _ in range(2)]
