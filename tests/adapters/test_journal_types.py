@@ -105,7 +105,7 @@ def test_what_no_tracer_can_fail_is_not_tried(journal, hidden, monkeypatch):
 
     On a machine that can take every fault.
     """
-    monkeypatch.setattr(possible, "unable", lambda names, of_launcher=None: {})
+    monkeypatch.setattr(possible.ThisMachine, "lacks", lambda machine, means: "")
     options = Options("artemis", claims=("ARTEMIS-SEND-09",), settings=(f"journal_type={journal}",), seed=1)
     prepared = prepare(options)
     unable = {name: why for name, why in prepared.selection.unable.items() if "journal_type" in why}
