@@ -110,6 +110,29 @@ def test_the_fault_of_the_page(checkout):
     assert "| `abort` | the broker process ends after a failed assertion and is started again |" in reference
 
 
+@pytest.mark.spark
+def test_the_option_of_the_page(checkout):
+    """A field, an entry, and the scenario that uses it: three files."""
+    field, entry, script = blocks("option.md", "python")
+    vocabulary, table = (checkout / "conformance" / "scenario" / name for name in ("script.py", "options.py"))
+    replace(vocabulary, "    parity: bool = False\n", f"    parity: bool = False\n{field}")
+    replace(table, "OF_PUBLISH: tuple[StepOption, ...] = (\n", f"OF_PUBLISH: tuple[StepOption, ...] = (\n{entry}")
+    (checkout / "suites" / "example").mkdir()
+    (checkout / "suites" / "example" / "regions.py").write_text(f'"""An example."""\n\n{script}')
+
+    play(checkout, "option.md")
+
+    page = (checkout / "runs" / "new" / "report.html").read_text()
+    (trial,) = (checkout / "runs" / "new" / "trials").glob("*.subject.1")
+    steps = json.loads((trial / "trial.json").read_text())["steps"]
+    rows = json.loads((checkout / "runs" / "new" / "report.json").read_text())["verdicts"]
+    (bare,) = [row for row in rows if (row["claim"], bool(row["control"])) == ("AMQP-BARE-01", True)]
+    assert "each says where it is from" in " ".join(page.split())
+    assert True is steps[0]["region"]
+    assert ("HOLDS", 1) == (bare["verdict"], bare["control"]["failed"])
+    assert '"intact":true' in (trial / "drain-1.jsonl").read_text()
+
+
 @pytest.mark.process
 def test_the_broker_of_the_page(checkout):
     (checkout / "fixtures" / "brokers" / "example").mkdir()
