@@ -5,6 +5,7 @@ from conformance.scenario import (
     RECOVERED,
     STALE,
     SYNC_OFF,
+    SYNC_OFF_IN_ROUNDS,
     Check,
     Liar,
     scenario,
@@ -37,7 +38,7 @@ class BrokerKilledWhilePublishing:
         *SETTLE,
     )
     checks = (
-        Check("lost", exposure="confirmed_in_window", control=SYNC_OFF),
+        Check("lost", exposure="confirmed_in_window", control=SYNC_OFF_IN_ROUNDS),
         Check("stuck", exposure="confirmed", control=Liar("stuck-after-recovery", trials=3, waits_for_liveness=True)),
         *WITNESSES,
         RECOVERED,

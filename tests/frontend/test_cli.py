@@ -361,6 +361,7 @@ def test_scenarios_are_listed_by_patterns(typed):
     assert "    decides: " in said
 
 
+@pytest.mark.process
 def test_one_broker_is_shown(typed):
     """By the name or file that `--adapter` takes."""
     brokers = typed("adapters", "show", "reference", str(paths.fixtures() / "brokers" / "artemis" / "broker.toml"))
