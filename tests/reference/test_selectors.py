@@ -9,6 +9,7 @@ from proton.reactor import LinkOption
 
 from conformance.clients.job import Work
 from conformance.clients.roles.modes import AckHeader
+from conformance.clients.session import pump_until
 from conformance.errors import ClientError
 from conformance.protocols.amqp.sessions.session import AmqpSession
 from conformance.protocols.stomp.sessions.raw_session import RawStompSession
@@ -121,23 +122,21 @@ def test_a_filter_that_the_broker_does_not_know_is_left_out(broker, peer, text):
 def session(kind, broker, step):
     place, protocol = (broker.amqp, "amqp") if kind is AmqpSession else (broker.stomp, "stomp")
     port = int(place.rpartition(":")[2])
-    return kind(make_job(step, port=port, protocol=protocol, queue=broker.queue), lambda: None)
+    sent = (step,) if isinstance(step, Publish) else ()
+    return kind(make_job(step, port=port, protocol=protocol, queue=broker.queue, publishers=sent), lambda: None)
 
 
 @pytest.mark.parametrize("kind", [AmqpSession, RawStompSession])
 def test_a_session_is_sent_what_its_selector_matches(broker, kind):
     sends = session(kind, broker, Publish(6, window=6, parity=True))
     sends.attach_sender(broker.queue)
-    while not sends.sendable():
-        sends.pump(1)
+    assert pump_until(sends.pump, sends.sendable, 10)
     for number in range(1, 7):
         sends.send(f"p1:{number}", b"x", durable=True)
-    while len(sends.outcomes) < 6:
-        sends.pump(1)
+    assert pump_until(sends.pump, lambda: len(sends.outcomes) == 6, 10)
     takes = session(kind, broker, Consume("individual", selects="even"))
     takes.attach_receiver(broker.queue, 10, AckHeader.INDIVIDUAL)
-    while len(takes.incoming) < 3:
-        takes.pump(1)
+    assert pump_until(takes.pump, lambda: len(takes.incoming) >= 3, 10)
     takes.pump(0.2)
 
     assert [received.message for received in takes.incoming] == ["p1:2", "p1:4", "p1:6"]
