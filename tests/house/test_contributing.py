@@ -116,7 +116,8 @@ def test_the_option_of_the_page(checkout):
     field, entry, script = blocks("option.md", "python")
     vocabulary, table = (checkout / "conformance" / "scenario" / name for name in ("script.py", "options.py"))
     replace(vocabulary, "    parity: bool = False\n", f"    parity: bool = False\n{field}")
-    replace(table, "OF_PUBLISH: tuple[StepOption, ...] = (\n", f"OF_PUBLISH: tuple[StepOption, ...] = (\n{entry}")
+    opening = "OF_PUBLISH: tuple[StepOption, ...] = (\n"
+    replace(table, opening, f"{opening}{entry.rstrip()},\n")
     (checkout / "suites" / "example").mkdir()
     (checkout / "suites" / "example" / "regions.py").write_text(f'"""An example."""\n\n{script}')
 
@@ -124,11 +125,10 @@ def test_the_option_of_the_page(checkout):
 
     page = (checkout / "runs" / "new" / "report.html").read_text()
     (trial,) = (checkout / "runs" / "new" / "trials").glob("*.subject.1")
-    steps = json.loads((trial / "trial.json").read_text())["steps"]
     rows = json.loads((checkout / "runs" / "new" / "report.json").read_text())["verdicts"]
     (bare,) = [row for row in rows if (row["claim"], bool(row["control"])) == ("AMQP-BARE-01", True)]
     assert "each says where it is from" in " ".join(page.split())
-    assert True is steps[0]["region"]
+    assert True is json.loads((trial / "trial.json").read_text())["steps"][0]["region"]
     assert ("HOLDS", 1) == (bare["verdict"], bare["control"]["failed"])
     assert '"intact":true' in (trial / "drain-1.jsonl").read_text()
 
