@@ -22,9 +22,9 @@ test *ARGS:
 # What a change of one room breaks: style, types, its tests that start no process, and the rules for all code.
 [no-exit-message]
 check ROOM:
-    @ls tests/{{ROOM}}/test_*.py >/dev/null 2>&1 || { echo "check: no room {{ROOM}} in tests/; the rooms:" $(ls tests/*/test_*.py | cut -d / -f 2 | sort -u) >&2; exit 4; }
+    @ls tests/{{quote(ROOM)}}/test_*.py >/dev/null 2>&1 || { echo "check: no room" {{quote(ROOM)}} "in tests/; the rooms:" $(ls tests/*/test_*.py | cut -d / -f 2 | sort -u) >&2; exit 4; }
     @just lint
-    python -m pytest -q -n 0 -m "not process and not full" tests/{{ROOM}} tests/house/test_tidy.py tests/house/test_budgets.py
+    python -m pytest -q -n 0 -m "not process and not full" tests/{{quote(ROOM)}} tests/house/test_tidy.py tests/house/test_budgets.py
 
 # Everything, whole: each broker natively and in a container, over each protocol, and all tests beside an engine. Hours.
 full *ARGS:
