@@ -13,16 +13,7 @@ from typing import Any
 import msgspec
 
 from conformance.history import parse_message
-from conformance.scenario.needs import (
-    ENDS_ONE,
-    FOR_TOPIC,
-    HOLDS,
-    PEEKS,
-    RESENDS,
-    SELECTS,
-    TIME_TO_LIVE,
-    Need,
-)
+from conformance.scenario.needs import ENDS_ONE, FOR_TOPIC, HOLDS, PEEKS, RESENDS, SELECTS, TIME_TO_LIVE, Need
 from conformance.scenario.script import Consume, Publish
 from conformance.words import ordinal
 
@@ -192,9 +183,11 @@ _OF: Mapping[type, tuple[StepOption, ...]] = {Publish: OF_PUBLISH, Consume: OF_C
 
 def options_of(step: object) -> Iterator[StepOption]:
     """Yield the options that a step uses, in the order in which its sentence says them."""
-    for option in _OF.get(type(step), ()):
-        if getattr(step, option.field) != _DEFAULTS[type(step), option.field]:
-            yield option
+    return (option for option in _OF.get(type(step), ()) if _is_used(step, option))
+
+
+def _is_used(step: object, option: StepOption) -> bool:
+    return bool(getattr(step, option.field) != _DEFAULTS[type(step), option.field])
 
 
 def phrases(step: object) -> list[str]:
@@ -203,11 +196,15 @@ def phrases(step: object) -> list[str]:
     return [words for words in said if words]
 
 
-def properties(step: object, message: str) -> dict[str, object]:
+_GIVING = [(option, option.properties) for option in OF_PUBLISH if option.properties]
+"""Those that give a message properties: asked for each message, so without the others."""
+
+
+def properties(step: Publish | None, message: str) -> dict[str, object]:
     """Return the application properties of a message of a step."""
     found: dict[str, object] = {}
-    for option in options_of(step):
-        found |= option.properties(message) if option.properties else {}
+    for option, of_message in _GIVING if step else ():
+        found |= of_message(message) if _is_used(step, option) else {}
     return found
 
 
@@ -219,9 +216,10 @@ def are_altered(
     >>> are_altered({"truth": True}, {"truth": 1}), are_altered({"n": 7}, {"n": "7", "more": ""}, as_text)
     (True, False)
     """
+    said = ((name, say(value)) for name, value in sent.items())
     return any(
-        name not in came or came[name] != say(value) or isinstance(came[name], bool) != isinstance(say(value), bool)
-        for name, value in sent.items()
+        name not in came or came[name] != value or isinstance(came[name], bool) != isinstance(value, bool)
+        for name, value in said
     )
 
 

@@ -254,13 +254,13 @@ def test_a_full_queue_answers_a_sender_that_names_its_outcomes(
     rules = {"orders": (("max_length", 2),)}
     with qpid.prepare(tmp_path / "broker", qpid.effective(), ["orders"], ledger, options=rules) as broker:
         broker.start()
-        told = _answers(broker, 4)
+        heard = _answers(broker, 4)
         monkeypatch.setattr(amqp_session, "_name_outcomes", lambda sender, outcomes: None)
         with pytest.raises(Refused, match="resource-limit-exceeded"):
             _answers(broker, 1)
         kept = _depth(broker)
 
-    assert told == ["ok", "ok", "rejected", "rejected"]
+    assert heard == ["ok", "ok", "rejected", "rejected"]
     assert kept == 2
 
 

@@ -11,14 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from conformance import limits
-from conformance.clients.job import (
-    LIVENESS_FACTOR,
-    NO_CREDIT,
-    UNANSWERED,
-    Job,
-    JobResult,
-    SentTransaction,
-)
+from conformance.clients.job import LIVENESS_FACTOR, NO_CREDIT, UNANSWERED, Job, JobResult, SentTransaction
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.operations import (
     Note,

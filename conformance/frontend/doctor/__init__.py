@@ -19,6 +19,7 @@ from conformance.errors import ExitCode
 from conformance.frontend.doctor import probes
 from conformance.frontend.doctor.probes import ProbeResult, State
 from conformance.protocols import PROTOCOLS, WIRES
+from conformance.words import plural
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,12 +34,8 @@ class NotTried:
     on_disk: frozenset[str]
 
     def __str__(self) -> str:
-        counts = f"{_many(len(self.scenarios), 'scenario')}, {_many(len(self.claims), 'claim')} decided only there"
+        counts = f"{plural(len(self.scenarios), 'scenario')}, {plural(len(self.claims), 'claim')} decided only there"
         return counts + (f", {len(self.on_disk)} more about the disk INCONCLUSIVE without" if self.on_disk else "")
-
-
-def _many(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def lost(faults: Collection[str]) -> NotTried:
@@ -86,7 +83,7 @@ def _protocol(word: str) -> str:
     here = [catalogue.claims[name] for name in decided if claims.is_about(catalogue.claims[name], word, bundled=True)]
     others = [other for other in WIRES if other != word]
     only = [claim for claim in here if not any(claims.is_about(claim, other, bundled=True) for other in others)]
-    return f"--protocol {word}: {_many(len(here), 'claim')}, {len(only)} of them decided only there"
+    return f"--protocol {word}: {plural(len(here), 'claim')}, {len(only)} of them decided only there"
 
 
 def _java() -> str:

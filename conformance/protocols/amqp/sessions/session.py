@@ -271,8 +271,8 @@ class AmqpSession(Session):
 
     def _correlation(self, message: str) -> str | int | uuid.UUID | bytes | None:
         """The correlation-id of a message of this trial: a string, a number, a UUID or bytes (section 3.2.4)."""
-        parsed, step = parse_message(message), self._job.work.sent_by(message)
-        if parsed is None or step is None or not step.correlates:
+        step = self._job.work.sent_by(message)
+        if step is None or not step.correlates or (parsed := parse_message(message)) is None:
             return None
         every = (message, ulong(parsed[1]), uuid.uuid5(uuid.NAMESPACE_URL, message), message.encode())
         return every[parsed[1] % len(every)]
@@ -413,13 +413,12 @@ def _name_outcomes(sender: Any, outcomes: Sequence[str]) -> None:
 
     Broker-J sends no `rejected` to a sender that names none: it detaches the link (10.1.0, a full queue).
     """
-    if outcomes:
-        named = sender.source.outcomes
-        named.put_array(False, Data.SYMBOL)
-        named.enter()
-        for name in outcomes:
-            named.put_symbol(symbol(f"amqp:{name}:list"))
-        named.exit()
+    named = sender.source.outcomes
+    named.put_array(False, Data.SYMBOL)
+    named.enter()
+    for name in outcomes:
+        named.put_symbol(symbol(f"amqp:{name}:list"))
+    named.exit()
 
 
 def _has_filter(source: Any) -> bool:
