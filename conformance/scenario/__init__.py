@@ -171,9 +171,6 @@ Now and then (1 kill in 22, Artemis 2.56.0) that buffer is written between the l
 lost. Five trials bear one such miss: q stays below 0.05 at 4 of 5. Three do not: on a slow machine the bundled broker
 failed in 2 of 3 after acknowledgements."""
 
-SYNC_OFF_IN_ROUNDS = dataclasses.replace(SYNC_OFF, trials=TRIALS)
-"""The same where a trial holds several kills: it fails if one of them loses anything, so it misses none."""
-
 
 def sent_before(window: int, *, batch: int = 0, queues: int = 1) -> Publish:
     """Return a publisher whose messages outlive a kill of `SYNC_OFF`: it sends for 600 ms, a buffer is half a second.

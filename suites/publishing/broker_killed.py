@@ -5,7 +5,6 @@ from conformance.scenario import (
     RECOVERED,
     STALE,
     SYNC_OFF,
-    SYNC_OFF_IN_ROUNDS,
     Check,
     Liar,
     scenario,
@@ -38,7 +37,7 @@ class BrokerKilledWhilePublishing:
         *SETTLE,
     )
     checks = (
-        Check("lost", exposure="confirmed_in_window", control=SYNC_OFF_IN_ROUNDS),
+        Check("lost", exposure="confirmed_in_window", control=SYNC_OFF),
         Check("stuck", exposure="confirmed", control=Liar("stuck-after-recovery", trials=3, waits_for_liveness=True)),
         *WITNESSES,
         RECOVERED,

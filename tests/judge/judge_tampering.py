@@ -15,9 +15,9 @@ KILL = "broker-killed-while-publishing"
 LIAR = scenario.SYNC_OFF.label
 
 
-def recorded(place, histories, run=RUN):
-    """Record one scenario: these trials of the subject, and three of a control that loses messages."""
-    for arm, each, label in (("subject", histories, ""), ("control", [LOSSY] * 3, LIAR)):
+def recorded(place, histories, run=RUN, controls=3):
+    """Record one scenario: these trials of the subject, and so many of a control that loses messages."""
+    for arm, each, label in (("subject", histories, ""), ("control", [LOSSY] * controls, LIAR)):
         for index, history in enumerate(each, 1):
             about = record(f"{arm}.{index}", KILL, arm, label, index)
             write(place / "trials" / about.trial, history, about, run=run.run)

@@ -1,6 +1,7 @@
 """The judge from a folder to rows: what a user of the package calls."""
 
 import pytest
+from judge_evidence import SCENARIOS
 from judge_histories import CLEAN, LOSSY, RUN, close, record, write
 from judge_tampering import recorded
 
@@ -27,7 +28,7 @@ def rows(session, tmp_path):
                 write(tmp_path / "trials" / about.trial, history, about)
         prepare(tmp_path / "trials")
         close(tmp_path, run)
-        return judge.judge(tmp_path, catalogue, scenario.load(catalogue), session)
+        return judge.judge(tmp_path, catalogue, SCENARIOS, session)
 
     return judged
 
@@ -38,7 +39,7 @@ def again(session, tmp_path):
 
     def judged():
         catalogue = claims.load()
-        return judge.judge(tmp_path, catalogue, scenario.load(catalogue), session)
+        return judge.judge(tmp_path, catalogue, SCENARIOS, session)
 
     return judged
 
@@ -74,11 +75,10 @@ class Counted:
 def test_a_growing_run_judges_what_was_added(session, tmp_path):
     """The rows are those of a run that is judged once; Spark is asked thrice, how to run, for facts and for courses, about what grew."""
     catalogue = claims.load()
-    scripts = scenario.load(catalogue)
     remembered, counted = Remembered(), Counted(session)
 
     def judged(counted, remembered=None):
-        return judge.judge(tmp_path, catalogue, scripts, counted, remembered=remembered)
+        return judge.judge(tmp_path, catalogue, SCENARIOS, counted, remembered=remembered)
 
     def add(trial, script, arm="subject", label=""):
         about = record(trial, script, arm, label, int(trial[-1]))
@@ -105,7 +105,7 @@ def test_nothing_recorded_asks_for_no_spark(tmp_path):
     close(tmp_path)
     counted = Counted(None)
 
-    assert judge.judge(tmp_path, catalogue, scenario.load(catalogue), counted).trials == ()
+    assert judge.judge(tmp_path, catalogue, SCENARIOS, counted).trials == ()
     assert 0 == counted.asked
 
 

@@ -28,7 +28,7 @@ def lose_a_record(run):
 @pytest.fixture
 def there(tmp_path):
     """The folder of two runs, with the log of a broker; the second one is incomplete."""
-    one = recorded(tmp_path / "there" / "one", [CLEAN] * 3, msgspec.structs.replace(RUN, selected=("SOLCD-ACK-01",)))
+    one = recorded(tmp_path / "there" / "one", [CLEAN] * 3, msgspec.structs.replace(RUN, selected=("SOLCD-ACK-01",)), 5)
     records.save(records.read(one / "run.json", RunFile).sealed, one / "run.json")
     two = shutil.copytree(one, tmp_path / "there" / "two")
     lose_a_trial(two)

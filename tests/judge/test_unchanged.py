@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 def runs(tmp_path):
     """Two runs of one scenario that holds."""
     only = msgspec.structs.replace(RUN, selected=("SOLCD-ACK-01",))
-    one = recorded(tmp_path / "one", [CLEAN] * 3, only)
+    one = recorded(tmp_path / "one", [CLEAN] * 3, only, controls=5)
     records.save(records.read(one / "run.json", RunFile).sealed, one / "run.json")
     return one, shutil.copytree(one, tmp_path / "two")
 
