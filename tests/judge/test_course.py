@@ -134,6 +134,12 @@ def test_a_delivery_to_a_consumer_without_a_connect_counts_from_its_send(drawn):
     assert {("delivery", False): (1, 0.002, {2.0: 1})} == times(found)
 
 
+def test_a_delivery_of_what_was_never_sent_has_no_time(drawn):
+    found = drawn([*of("publisher-1", Op.SEND, Phase.INVOKE, "p1:1"), *of("consumer-1", Op.DELIVER, Phase.OK, "p1:2")])
+
+    assert ({}, 1) == (times(found), sum(found.delivered))
+
+
 def test_a_commit_confirms_what_was_sent_in_it(drawn):
     """The answer to a send in a transaction is provisional: 2 ms after the send, and 12 ms before the commit."""
     found = drawn(

@@ -76,6 +76,7 @@ placed AS (
     coalesce(array_max(transform(filter(attached, a -> a.number = consumer AND a.at_ns <= moments.at_ns),
       a -> a.at_ns)), due) ELSE due END AS since
   FROM moments JOIN spans USING (trial) WHERE at_ns IS NOT NULL AND what IS NOT NULL
+    AND (due IS NOT NULL OR what NOT IN ('{ANSWER}', '{DELIVERY}')) -- what was never sent has no time
 )
 SELECT trial,
   CASE WHEN NOT timed THEN CAST(least((at_ns - began) * {PARTS} DIV span, {PARTS - 1}) AS INT) END AS part,
