@@ -1,5 +1,6 @@
 """What is packed, and what voids a trial."""
 
+import gc
 import os
 
 import msgspec
@@ -463,3 +464,23 @@ def test_without_the_orchestrator_nothing_is_believed(packed, again, tmp_path):
     (tmp_path / "orchestrator.jsonl").unlink()
 
     assert "the history of the orchestrator is missing" == again().record.void
+
+
+@pytest.mark.parametrize("collecting", [True, False])
+def test_the_garbage_collector_is_as_it_was(tmp_path, collecting):
+    """It is off while trials are packed."""
+    trials = [(tmp_path / name, write(tmp_path / name, HISTORY, record(name))) for name in "ab"]
+    seen = []
+
+    def checksum(path):
+        seen.append(gc.isenabled())
+        return records.checksum(path)
+
+    try:
+        if not collecting:
+            gc.disable()
+        packing.compact_all(trials, (), checksum)
+        assert collecting == gc.isenabled()
+    finally:
+        gc.enable()
+    assert {False} == set(seen)

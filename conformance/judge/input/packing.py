@@ -6,16 +6,11 @@ too: Parquet stores them once. Histories are read and written in blocks, so that
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import gc
-import os
 import pathlib
 import re
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -24,11 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from conformance import processes, records
+from conformance import records
 from conformance.errors import HistoryError
 from conformance.history import Ended, Event, Footer, Header, History, Op, Phase, read
 from conformance.judge.input import blocks, link_frames
-from conformance.ledger import python_environment
 from conformance.protocols.ties import Tied
 from conformance.records import Checksum, TrialRecord
 
@@ -42,10 +36,6 @@ SOURCES = "events.json"
 """Beside the Parquet file: the files that it was made of."""
 ROWS = 1 << 19
 """Rows of a row group, at least: what is in memory before it is written."""
-MUCH = 1 << 27
-"""Bytes of unpacked histories that several processes pack: one packs them in some 1.5 s, and starts in 0.5 s."""
-PROCESSES = 4
-"""At most so many processes: each needs some 200 MB."""
 FLUSH_MS = 100
 """The flush interval of a broker whose settings do not give it."""
 
@@ -144,13 +134,7 @@ def compact_all(
     runs: Collection[str] = (),
     checksum: Callable[[pathlib.Path], Checksum] = records.checksum,
 ) -> list[Compacted]:
-    """Call `compact` for each trial of a run, without the cyclic garbage collector: nothing here makes cycles.
-
-    If there is much to pack, other processes pack it first. `compact` checks their files as those of an earlier call.
-    So what they did not pack, because they were killed or met an error, is packed here.
-    """
-    with contextlib.suppress(OSError):  # such as too many processes, or no space for a temporary file
-        _pack_in_processes(folders, checksum)
+    """Call `compact` for each trial of a run, without the cyclic garbage collector: nothing here makes cycles."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -185,65 +169,6 @@ def compact(
         return Compacted(record, target)
     target.unlink(missing_ok=True)
     return Compacted(msgspec.structs.replace(record, void=void, void_after_fault=_took_effect(folder)), None)
-
-
-def _pack_in_processes(
-    trials: Sequence[tuple[pathlib.Path, TrialRecord]], checksum: Callable[[pathlib.Path], Checksum]
-) -> None:
-    """Let several processes pack the trials that are not packed yet, if these are many bytes on several cores."""
-    sizes = {folder: _size(folder) for folder, record in trials if not record.void}
-    if sum(sizes.values()) >= MUCH:
-        sizes = {folder: size for folder, size in sizes.items() if not _is_packed(folder, checksum)}
-    count = min(processes.cores(), PROCESSES, len(sizes))
-    if count < 2 or sum(sizes.values()) < MUCH:
-        return
-    largest = sorted((each for each in trials if each[0] in sizes), key=lambda each: sizes[each[0]], reverse=True)
-    workers: list[subprocess.Popen[bytes]] = []
-    waits, holds = os.pipe()
-    try:
-        workers.extend(_started(largest[number::count], waits) for number in range(count))
-        for worker in workers:
-            worker.wait()
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.wait()
-        os.close(waits)
-        os.close(holds)
-        for folder in sizes:
-            with contextlib.suppress(OSError):  # none is there, or an error that would hide an interrupt
-                (folder / PART).unlink()
-
-
-def _size(folder: pathlib.Path) -> int:
-    return sum(path.stat().st_size for path in records.evidence(folder))
-
-
-def _is_packed(folder: pathlib.Path, checksum: Callable[[pathlib.Path], Checksum]) -> bool:
-    """Whether nothing is to be packed: `compact` finds a whole file, or makes the trial void without one."""
-    try:
-        return bool(_made_of_these(folder, checksum))
-    except HistoryError:
-        return True
-
-
-def _started(trials: Sequence[tuple[pathlib.Path, TrialRecord]], waits: int) -> subprocess.Popen[bytes]:
-    """Start a process that packs these trials, and ends when the other end of the pipe is closed.
-
-    A new session keeps the Ctrl-C of the terminal away from it. Its errors are not shown: `compact` meets them again.
-    """
-    with tempfile.TemporaryFile() as jobs:
-        jobs.write(msgspec.json.encode([(os.fsencode(folder), record) for folder, record in trials]))
-        jobs.seek(0)
-        return subprocess.Popen(
-            [sys.executable, "-m", "conformance.judge.input.worker", str(waits)],
-            env=python_environment(),
-            stdin=jobs,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=[waits],
-            start_new_session=True,
-        )
 
 
 def _took_effect(folder: pathlib.Path) -> bool:
