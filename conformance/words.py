@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 
-def plural(count: int, noun: str) -> str:
-    """Return a count with its noun.
+def plural(count: int, noun: str, several: str = "") -> str:
+    """Return a count with its noun; `several` is the plural of one that is not the noun with an s.
 
-    >>> plural(1, "claim"), plural(1240, "message")
-    ('1 claim', '1,240 messages')
+    >>> plural(1, "claim"), plural(1240, "message"), plural(2, "power loss", "power losses")
+    ('1 claim', '1,240 messages', '2 power losses')
     """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun if count == 1 else several or f'{noun}s'}"
 
 
 def ordinal(number: int) -> str:

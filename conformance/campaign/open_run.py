@@ -123,7 +123,7 @@ def _spark(campaign: Campaign, planned: Sequence[Planned]) -> judge.StartingSess
     """Start Spark and warm it up with the checks of the first of these trials, or only on demand if there are none."""
     first = next((campaign.scenarios[trial.script.id] for trial in planned), None)
     if first is None:
-        return judge.start_when_asked()
+        return judge.StartingSession(later=True)
     return judge.start_in_background(functools.partial(warm_up, used=list(names_used([first]))))
 
 

@@ -9,7 +9,7 @@ counts), `verdict`. Importing this package imports no Spark: the thread of `star
 """
 
 from conformance.judge.exits import REPEATS, exit_code, needs_repeats
-from conformance.judge.spark import JudgeSession, StartingSession, start_in_background, start_when_asked
+from conformance.judge.spark import JudgeSession, StartingSession, start_in_background
 from conformance.judge.verdict import judge
 
 __all__ = [
@@ -20,5 +20,4 @@ __all__ = [
     "judge",
     "needs_repeats",
     "start_in_background",
-    "start_when_asked",
 ]

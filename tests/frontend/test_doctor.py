@@ -194,12 +194,11 @@ def test_spark_says_its_jvm_and_whether_classes_are_kept(machine_of_its_own):
     before = doctor.check("spark").says
     folder = paths.cache() / "archives"
     folder.mkdir(parents=True)
-    from conformance.adapters.launch.java import find_java
-    from conformance.judge import spark
+    from conformance.adapters.launch.java import ClassArchive, find_java
 
     java = find_java(17)
     home = pathlib.Path(re.search(r" in (\S+), on Java", before)[1])
-    spark.ClassArchive(java, home)._archive.touch()
+    ClassArchive(java, home)._archive.touch()
 
     assert f"on Java {java.version} ({java.path})" in before
     assert ["are not kept yet" in before, "are kept" in doctor.check("spark").says] == [True, True]

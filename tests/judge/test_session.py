@@ -17,6 +17,7 @@ from judge_histories import CLEAN, close, record, write
 from process_end import gone
 from py4j import java_gateway, protocol
 
+from conformance.adapters.launch import java
 from conformance.adapters.launch.java import JavaFound, find_java
 from conformance.errors import JudgeError
 from conformance.judge import spark
@@ -206,8 +207,6 @@ def test_a_master_that_is_none(python):
 
 
 def test_no_java(monkeypatch):
-    from conformance.adapters.launch import java
-
     monkeypatch.setattr(java, "_candidates", lambda: iter(()))
     # Another test's session may live here.
     monkeypatch.setattr(JudgeSession, "_guest", classmethod(lambda cls, conf: None))
@@ -215,7 +214,7 @@ def test_no_java(monkeypatch):
         JudgeSession.start()
 
 
-LONG_ENOUGH = "from conformance.judge import spark\nspark.ARCHIVE_AFTER_S = 0.0\n"
+LONG_ENOUGH = "from conformance.adapters.launch import java\njava.ARCHIVE_AFTER_S = 0.0\n"
 
 
 def cached(folder):
@@ -247,7 +246,8 @@ def test_a_short_session_writes_no_classes(python, tmp_path):
 
 def test_a_session_that_never_started_ends_no_other(python):
     process = python(
-        READY + "other = judge.start_when_asked(); other.stop(); print(session.spark.range(3).count()); session.stop()"
+        READY
+        + "other = judge.StartingSession(later=True); other.stop(); print(session.spark.range(3).count()); session.stop()"
     )
     ready(process)
     output, errors = ended(process)
@@ -279,17 +279,17 @@ def kept(tmp_path, monkeypatch):
 
     def make(name="spark"):
         (tmp_path / name / "jars").mkdir(parents=True, exist_ok=True)
-        return spark.ClassArchive(JavaFound(tmp_path / "java", tmp_path, "17.0.15", "here"), tmp_path / name)
+        return java.ClassArchive(JavaFound(tmp_path / "java", tmp_path, "17.0.15", "here"), tmp_path / name)
 
     return make
 
 
 def test_a_java_that_writes_no_classes_is_not_asked_again(kept, monkeypatch):
     """The run says why it waits, and says it only once."""
-    monkeypatch.setattr(spark, "_dump_classes", lambda *_: "dynamic_dump is unsupported")
+    monkeypatch.setattr(java, "_dump_classes", lambda *_: "dynamic_dump is unsupported")
     told = []
     assert kept().options
-    for seconds in (spark.ARCHIVE_AFTER_S - 1, spark.ARCHIVE_AFTER_S, spark.ARCHIVE_AFTER_S):
+    for seconds in (java.ARCHIVE_AFTER_S - 1, java.ARCHIVE_AFTER_S, java.ARCHIVE_AFTER_S):
         kept().learn(None, None, seconds, told.append)
 
     assert ["keeping the classes of Spark, for faster starts (once, about 10 s)"] == told
@@ -300,21 +300,21 @@ def test_a_failed_dump_leaves_no_archive(kept, monkeypatch, tmp_path):
     def fails(*_):
         raise OSError("the JVM is gone")
 
-    monkeypatch.setattr(spark, "_dump_classes", fails)
-    kept().learn(None, None, spark.ARCHIVE_AFTER_S)
+    monkeypatch.setattr(java, "_dump_classes", fails)
+    kept().learn(None, None, java.ARCHIVE_AFTER_S, print)
 
     assert ["failed"] == [name.rsplit(".")[-1] for name in cached(tmp_path)]
 
 
 def test_the_least_used_classes_go(kept, monkeypatch, tmp_path):
     """Two installations are kept; using one makes it the youngest."""
-    monkeypatch.setattr(spark, "_dump_classes", lambda _, __, draft: draft.write_bytes(b"classes"))
+    monkeypatch.setattr(java, "_dump_classes", lambda _, __, draft: draft.write_bytes(b"classes"))
     for name in ("one", "two"):
-        kept(name).learn(None, None, spark.ARCHIVE_AFTER_S)
+        kept(name).learn(None, None, java.ARCHIVE_AFTER_S, print)
     for path in (tmp_path / "ack-conformance" / "archives").glob("*.jsa"):
         os.utime(path, (1, 1))
     assert used(kept("one"))
-    kept("three").learn(None, None, spark.ARCHIVE_AFTER_S)
+    kept("three").learn(None, None, java.ARCHIVE_AFTER_S, print)
 
     assert [True, False, True] == [used(kept(name)) for name in ("one", "two", "three")]
 

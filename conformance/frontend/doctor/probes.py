@@ -151,8 +151,7 @@ def spark() -> ProbeResult:
         return seen
     import pyspark.find_spark_home as finder
 
-    from conformance.adapters.launch.java import find_java
-    from conformance.judge.spark import ClassArchive
+    from conformance.adapters.launch.java import ClassArchive, find_java
 
     try:
         java = find_java(_JAVA)
