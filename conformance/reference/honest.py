@@ -61,6 +61,9 @@ class Honest:
     keeps_expired = True
     """Whether a message whose time is over goes to the expiry queue of its own queue, if that has one."""
 
+    makes_any_queue = False
+    """Whether a queue that may not be made is made all the same for the client that names it."""
+
     bars_refusers = True
     """Whether a message is kept from a link that said undeliverable-here."""
 

@@ -43,6 +43,7 @@ HELP = {
     "max_transactions": "open transactions of one connection beyond which a new one is refused",
     "max_queues": "queues beyond which a new name is refused; each segment of the journal begins with all names, and "
     "more than 10,000 long ones leave it little room",
+    "creates_queues": "a queue that a client names is made if it is missing; false: its client is refused",
     "max_unfinished_bytes": "bytes of messages that have come in part, of all connections together, beyond which a "
     "connection is refused the rest of its own",
     "max_http_connections": "connections to the HTTP port beyond which a new one is dropped",
@@ -79,6 +80,7 @@ class Settings(QueueOptions):
     max_links: int = 1000
     max_transactions: int = 1000
     max_queues: int = 10_000
+    creates_queues: bool = True
     max_unfinished_bytes: int = 268_435_456
     max_http_connections: int = 64
     idle_timeout_ms: int = 0

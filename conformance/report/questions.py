@@ -61,8 +61,8 @@ QUESTIONS: Mapping[str, frozenset[str]] = {
         released_gone reordered_by_restart starved stuck undeliverable_again unmarked unselected""".split()
     ),
     "Does nothing leave silently?": frozenset(
-        """confirmed_nowhere expired_nowhere given_back_nowhere refusal_hidden refused_delivered set_aside_early
-        unprocessed_gone unsent_gone""".split()
+        """confirmed_nowhere confirmed_without_queue expired_nowhere given_back_nowhere refusal_hidden refused_delivered
+        set_aside_early unprocessed_gone unsent_gone""".split()
     ),
 }
 """By question, the anomalies whose checks answer it. A test holds that each anomaly is in one of them."""

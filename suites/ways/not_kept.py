@@ -20,6 +20,20 @@ class SendsToAnUndeclaredQueue:
 
 
 @scenario
+class SendsToAQueueThatMustExist:
+    """Five publishers send one persistent message each to a queue that was never declared.
+
+    The broker is asked to make no queues, if its file has the setting: so there is none that could keep the message.
+    """
+
+    mode = "async_ack"
+    queue = {"undeclared": True}
+    settings = {"creates_addresses": False}
+    steps = (*(Publish(1, window=1),) * 5, *SETTLE)
+    checks = (Check("confirmed_without_queue", exposure="sends", control=Liar("makes-any-queue")),)
+
+
+@scenario
 class SendsForATopicToAQueue:
     """A publisher sends 40 persistent messages to a queue, and each of them says that it is for a topic.
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from conformance.reference.core.admission import LIMIT, Refusal
+from conformance.reference.core.admission import LIMIT, NOT_FOUND, Refusal
+from conformance.reference.liars import behaviour
 from conformance.reference.stomp import connection as stomp
 from conformance.reference.stomp.frames import encode
 
@@ -271,6 +272,21 @@ def test_queues_beyond_the_limit_are_refused():
     assert error(client) == ("the broker has 2 queues (max_queues)", "r", f"condition: {LIMIT}")
     rig.client().publish(1, "a")
     assert (["a", "b"], 2) == (list(rig.broker.names()), rig.depth("a"))
+
+
+@pytest.mark.parametrize(("lies", "made"), [(None, False), ("makes-any-queue", True)])
+def test_no_queue_is_made(lies, made):
+    """Those that are there go on; a liar makes any other too."""
+    rig = Rig(behaviour(lies) if lies else None, creates_queues=False)
+    rig.broker.queue("a")
+    rig.client().publish(1, "a")
+    client = rig.client()
+    client.say("SEND", {"destination": "b", "receipt": "r"}, b"x")
+
+    assert made == (rig.broker.known("b") is not None)
+    if not made:
+        missing = "there is no such queue, and none is made (creates_queues)"
+        assert error(client) == (missing, "r", f"condition: {NOT_FOUND}")
 
 
 def test_unfinished_bodies_are_bounded_in_all():

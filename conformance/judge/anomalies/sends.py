@@ -45,6 +45,16 @@ SENDS = (
         words="sends confirmed although the broker kept nothing",
     ),
     Anomaly(
+        "confirmed_without_queue",
+        """The broker confirmed a message to a queue that does not exist.
+
+        Only for a script that never declares its queue, and a broker that makes none.
+        """,
+        applies="answered AND send_txn IS NULL",
+        offends="confirmed",
+        words="sends to a queue that does not exist were confirmed",
+    ),
+    Anomaly(
         "expired_nowhere",
         """A confirmed message whose time to live is over is neither in its queue nor in the expiry queue.
 

@@ -97,6 +97,8 @@ class Addresses:
             return None
         if name.startswith(SUBSCRIPTION):
             return Refusal(NOT_FOUND, "there is no such durable subscription")
+        if not self._settings.creates_queues:
+            return Refusal(NOT_FOUND, "there is no such queue, and none is made (creates_queues)")
         return self._no_room()
 
     def known(self, name: str) -> Queue | None:

@@ -99,7 +99,7 @@ class ReferenceBroker:
 
     def refused(self, name: str) -> Refusal | None:
         """Why no queue of this name can be declared; None where it can be, or is there."""
-        return self._addresses.refused(name)
+        return None if self.behaviour.makes_any_queue else self._addresses.refused(name)
 
     def known(self, name: str) -> Queue | None:
         return self._addresses.known(name)

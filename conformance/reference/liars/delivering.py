@@ -173,6 +173,11 @@ DELIVERING: dict[str, Lie] = {
         "delivered_expired",
         lives_ms=lambda _ttl_ms: 0,
     ),
+    "makes-any-queue": lie(
+        "A queue is made for the client that names it, although none may be made.",
+        "confirmed_without_queue",
+        makes_any_queue=True,
+    ),
     "drops-expired": lie(
         "A message is removed when its time to live is over, also if its queue has another for such messages.",
         "expired_nowhere",
