@@ -184,7 +184,7 @@ def _event(process: str, op: Op, phase: Phase, tick: str, when: str = "true", **
     """Return SQL for an event, or for NULL unless `when` is true; every message has ten ticks of its own."""
     values = dict.fromkeys(("durable", "redelivered", "first_acquirer", "intact", "count", "fault", "detail"), "NULL")
     values |= {"process": process, "op": str(OP_CODE[op]), "phase": str(PHASE_CODE[phase]), "at_ns": f"1000 * ({tick})"}
-    values |= {"epoch": "1", "queue": "'q'", **columns}
+    values |= {"epoch": "1", "period": "0", "queue": "'q'", **columns}
     named = (f"'{name}', CAST({values[name]} AS {_KINDS[name]})" for name in sorted(values))
     return f"IF({when}, named_struct({', '.join(named)}), NULL)"
 
@@ -218,15 +218,18 @@ _MESSAGE_EVENTS = (
         f"2 * {_END} + 1 + place",
         "fate <> 'lost' AND place >= acknowledged",
         epoch="2",
+        period="1",
         **{**_AGAIN, "redelivered": "place < taken", "count": "IF(place < taken, 1, 0)"},
     ),
 )
 
 _TRIAL_EVENTS = (
     _event("'publisher-1'", Op.FAULT, Phase.FIRED, f"{_END} + 1", fault="'kill'", queue="NULL"),
-    _event("'orchestrator'", Op.FAULT, Phase.EFFECTIVE, f"{_END} + 2", fault="'kill'", queue="NULL"),
+    _event("'orchestrator'", Op.FAULT, Phase.EFFECTIVE, f"{_END} + 2", fault="'kill'", queue="NULL", period="1"),
     *(
-        _event(f"'drain-{drain}'", op, phase, f"{drain + 1} * {_END} + {tick}", epoch=str(drain + 1), **columns)
+        _event(
+            f"'drain-{drain}'", op, phase, f"{drain + 1} * {_END} + {tick}", epoch=str(drain + 1), period="1", **columns
+        )
         for drain in (1, 2)
         for op, phase, tick, columns in (
             (Op.DRAIN, Phase.INVOKE, "0", {}),

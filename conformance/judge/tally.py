@@ -105,7 +105,7 @@ class Tally:
     @property
     def counts_faults(self) -> bool:
         """Whether only those faults count that met something at risk; else every valid trial does."""
-        return self.fault != NONE and bool(EXPOSURES[self.check.exposure].epoch)
+        return self.fault != NONE and bool(EXPOSURES[self.check.exposure].period)
 
     def _units(self, arm: Arm) -> int:
         if self.fault == NONE:

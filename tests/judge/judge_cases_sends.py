@@ -60,9 +60,9 @@ SENDS = """
 [confirmed_without_queue]
 2 1 one send got its answer, another was refused: sent 1, confirmed 1, sent 2, refused 2
 1 1 it is there, in a queue that nothing should have made: kept 1, settled 1
-1 0 a publisher that was turned away had an answer: sent 1, refused 1 not-found
-0 0 a send without an answer promises nothing: sent 1, no_answer 1
-0 0 the answer in a transaction is provisional: put t1 1, committed t1
+1 0 a publisher was turned away from a queue that does not exist: sent 1, refused 1 not-found
+0 0 a send to a queue that does not exist has no answer: sent 1, no_answer 1
+0 0 the answer in a transaction is provisional, and its queue unknown: put t1 1, committed t1
 
 [confirmed_nowhere]
 3 1 a message that was confirmed and is in no queue, beside one that is there and one that was refused: kept 1 2,

@@ -466,6 +466,21 @@ def test_without_the_orchestrator_nothing_is_believed(packed, again, tmp_path):
     assert "the history of the orchestrator is missing" == again().record.void
 
 
+def test_a_period_ends_with_a_fault(rows):
+    """An answer is in the period of its request, whenever it is read; a drain is in that of its time."""
+    found = rows("kept 1, sent 2, sent 3, killed, confirmed 2, sent 4, killed, no_answer 3, came 1")
+    sends = [row for row in found if row["op"] == OP_CODE[Op.SEND]]
+    periods = {n: [row["period"] for row in sends if row["n"] == n] for n in (1, 2, 3, 4)}
+
+    assert {1: [0, 0], 2: [0, 0], 3: [0, 0], 4: [1]} == periods
+    assert [2] == [row["period"] for row in found if row["op"] == OP_CODE[Op.DRAIN]]
+    assert [0, 1] == sorted(row["period"] for row in found if row["phase"] == PHASE_CODE[Phase.FIRED])
+
+
+def test_without_a_fault_all_is_one_period(rows):
+    assert {0} == {row["period"] for row in rows("kept 1, took 1, settled")}
+
+
 @pytest.mark.parametrize("collecting", [True, False])
 def test_the_garbage_collector_is_as_it_was(tmp_path, collecting):
     """It is off while trials are packed."""

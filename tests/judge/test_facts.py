@@ -35,8 +35,8 @@ def of(*rows, trial="t"):
         ("exposed_sends", (3, 4), 7),
         ("missed_lost", (1, 1), 2),
         ("all_foreign", (2, 3), 5),
-        ("epochs_sends", (1, None, 4, 5), 5),
-        ("epochs_sends", (None, None), 0),
+        ("faults_sends", (1, None, 4, 5), 5),
+        ("faults_sends", (None, None), 0),
         ("kept_first_lost", (7, None, 5, 9), 5),
         ("kept_first_lost", (None,), None),
         ("trial_started_at", (8, 6), 6),
@@ -100,13 +100,13 @@ def test_anomalies_are_in_the_order_of_their_names():
 def test_rows_of_one_anomaly_are_added():
     """The witnesses are the first by producer, number and queue."""
     rows = [
-        offending(n=7, offences=3, offended_confirm_epoch=2, offended_ack_epoch=None),
-        offending(n=2, offences=4, queue=None, offended_confirm_epoch=5, offended_ack_epoch=None),
-        offending(n=9, witness=3 * WITNESS + 1, queue="a", offended_confirm_epoch=None, offended_ack_epoch=None),
+        offending(n=7, offences=3, offended_confirm_period=2, offended_ack_period=None),
+        offending(n=2, offences=4, queue=None, offended_confirm_period=5, offended_ack_period=None),
+        offending(n=9, witness=3 * WITNESS + 1, queue="a", offended_confirm_period=None, offended_ack_period=None),
     ]
     found = of(*rows).failing["lost"]
 
-    assert Failing(8, (("", 1, 2), ("q", 1, 7), ("a", 3, 1)), 2, 9, {"confirm_epoch": 7, "ack_epoch": 0}) == found
+    assert Failing(8, (("", 1, 2), ("q", 1, 7), ("a", 3, 1)), 2, 9, {"confirm_period": 7, "ack_period": 0}) == found
 
 
 def test_some_witnesses_are_enough():
@@ -156,8 +156,8 @@ def test_which_part_of_a_sequence_offends(offending_ends, kept_ends, part):
 )
 def test_a_trial_stands_for_the_faults_that_could_show_something(at_risk, offended, faults, after):
     """Those with something at risk, and those that lost something; at least one if something was lost."""
-    lost = Failing(1, (), None, None, {"confirm_epoch": offended})
-    counts = {f"epochs_{IN_WINDOW}": at_risk, "applies_lost": 9}
+    lost = Failing(1, (), None, None, {"confirm_period": offended})
+    counts = {f"faults_{IN_WINDOW}": at_risk, "applies_lost": 9}
     found = TrialFacts(counts, {"lost": lost})
 
     assert (faults, after) == (found.faults("lost", IN_WINDOW), found.offended_faults("lost", IN_WINDOW))
@@ -172,13 +172,13 @@ def test_a_trial_stands_for_the_faults_that_could_show_something(at_risk, offend
 
 def test_a_loss_of_an_unknown_fault():
     """It adds none to those with something at risk."""
-    found = TrialFacts({f"epochs_{IN_WINDOW}": 0b100}, {"lost": Failing(1, (), None, None)})
+    found = TrialFacts({f"faults_{IN_WINDOW}": 0b100}, {"lost": Failing(1, (), None, None)})
 
     assert (1, 1) == (found.faults("lost", IN_WINDOW), found.offended_faults("lost", IN_WINDOW))
 
 
 def test_faults_soon_after_a_request():
-    counts = {f"epochs_{IN_WINDOW}": 0b0111, within_column(IN_WINDOW, 3): 0b1010}
+    counts = {f"faults_{IN_WINDOW}": 0b0111, within_column(IN_WINDOW, 3): 0b1010}
     found = TrialFacts(counts, {})
 
     assert (1, 0) == (found.faults_within(IN_WINDOW, 3), found.faults_within(IN_WINDOW, 10))

@@ -47,5 +47,5 @@ def test_other_checks_in_the_plan_change_no_fact(session, tmp_path):
     for trial, facts in alone.items():
         assert facts.counts.items() <= together[trial].counts.items()
         for name, failing in facts.failing.items():
-            assert failing == dataclasses.replace(together[trial].failing[name], epochs=failing.epochs)
+            assert failing == dataclasses.replace(together[trial].failing[name], faults=failing.faults)
     assert [0, 2] == [facts.offences("lost") for facts in alone.values()]

@@ -6,6 +6,8 @@ too: Parquet stores them once. Histories are read and written in blocks, so that
 
 from __future__ import annotations
 
+import bisect
+import contextlib
 import dataclasses
 import functools
 import gc
@@ -26,7 +28,7 @@ from conformance.judge.input import blocks, link_frames
 from conformance.protocols.ties import Tied
 from conformance.records import Checksum, TrialRecord
 
-FORMAT = "7"
+FORMAT = "8"
 """The format of the Parquet files; a file of another format is made again."""
 
 FILE = "events.parquet"
@@ -58,6 +60,7 @@ FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("op", pa.int8(), "tinyint"),
     ("phase", pa.int8(), "tinyint"),
     ("epoch", pa.int32(), "int"),
+    ("period", pa.int32(), "int"),  # so many faults had fired before: `_Periods`
     ("queue", pa.string(), "string"),
     ("producer", pa.int32(), "int"),
     ("n", pa.int64(), "bigint"),
@@ -89,6 +92,7 @@ _PROCESS = re.compile(rf"({'|'.join(ROLES)})(?:-(\d{{1,4}}))?")
 _TRANSACTION = re.compile(r"t(\d{1,9})")
 _MESSAGE = "^p(?P<producer>[0-9]{1,9}):(?P<n>[0-9]{1,18})$"
 _JOINS, _DISCHARGES = (Op.SEND, Op.ACK), (Op.COMMIT, Op.ROLLBACK)
+_ASKED = frozenset((*_JOINS, *_DISCHARGES))
 _OBSERVED = (Op.SYNC, Op.FRAME)
 _WORDS = {"op": pa.array(list(Op), pa.string()), "phase": pa.array(list(Phase), pa.string())}
 _PLACE = {name: place for place, name in enumerate(Event.__struct_fields__)}
@@ -101,9 +105,6 @@ Discharged = dict[tuple[int, str], dict[str, tuple[str, ...]]]
 
 Members = dict[str, dict[str, str | None]]
 """The queues of the messages in each transaction of one process, by its name and the id of the message."""
-
-
-_EFFECTIVE = f'"phase":"{Phase.EFFECTIVE}"'.encode()
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,12 +174,24 @@ def compact(
 
 def _took_effect(folder: pathlib.Path) -> bool:
     """Whether a history records an effective fault; by lines, because a history of a void trial may be torn."""
-    for path in folder.glob("*.jsonl"):
-        if path.is_file() and not path.is_symlink():
-            with path.open("rb") as lines:
-                if any(_EFFECTIVE in line for line in lines):
-                    return True
-    return False
+    paths = (path for path in folder.glob("*.jsonl") if path.is_file() and not path.is_symlink())
+    return any(True for path in paths for _ in _lines(path, Phase.EFFECTIVE))
+
+
+def _fired(path: pathlib.Path) -> Iterator[Event]:
+    """Yield the faults that fired in a history; what is no event is an error that its reader will name."""
+    with contextlib.suppress(msgspec.MsgspecError, OSError):
+        for line in _lines(path, Phase.FIRED):
+            event = msgspec.json.decode(line, type=Event)
+            if event.op is Op.FAULT:
+                yield event
+
+
+def _lines(path: pathlib.Path, phase: Phase) -> Iterator[bytes]:
+    """Yield the lines of a history that have events of this phase."""
+    word = f'"phase":"{phase}"'.encode()
+    with path.open("rb") as lines:
+        yield from (line for line in lines if word in line)
 
 
 def _made_of_these(folder: pathlib.Path, checksum: Callable[[pathlib.Path], Checksum]) -> str:
@@ -284,12 +297,14 @@ class _Rows:
         self._links: dict[tuple[str, str | None], int] = {}
         self._discharged: Discharged = {}
         self._sent: dict[str | None, str | None] = {}
+        self._fired = sorted(event.at_ns for path in paths for event in _fired(path))
         self.headers: list[Header] = []
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         watched = _observes(self._paths[-1])
         for place, path in enumerate(self._paths):
             members: Members = {}
+            periods = _Periods(self._fired)
             for block in _blocks(path):
                 if block.footer is not None:
                     _check(path, self._record, block.header, block.footer)
@@ -297,9 +312,9 @@ class _Rows:
                 if watched:
                     self._sent |= {event.message: event.queue for event in block.events if event.op is Op.SEND}
                 if block.events:
-                    yield self._batch(place, block, members)
+                    yield self._batch(place, block, members, periods)
 
-    def _batch(self, place: int, block: blocks.Block, members: Members) -> pa.RecordBatch:
+    def _batch(self, place: int, block: blocks.Block, members: Members, periods: _Periods) -> pa.RecordBatch:
         process = self._paths[place].stem
         match = _PROCESS.fullmatch(process)
         if match is None:
@@ -324,6 +339,7 @@ class _Rows:
         for name, words in _WORDS.items():
             columns[name] = pc.index_in(pa.array(columns[name]), words).cast(pa.int8())
         columns |= _ids(pa.array(columns["message"], pa.string()))
+        columns["period"] = periods.of(events)
         columns["trial"] = _repeated([self._record.trial], 0, rows)
         columns["scenario"] = _repeated([self._record.scenario], 0, rows)
         columns["process"] = _repeated(self._processes, place, rows)
@@ -337,6 +353,33 @@ class _Rows:
 
     def _link(self, process: str, link: str | None) -> int:
         return self._links.setdefault((process, link), len(self._links))
+
+
+class _Periods:
+    """The periods of the events of one process: how many faults of the trial had fired before an event.
+
+    An answer is in the period of its request. Smallest counter-example to its own time: a confirm that the client reads
+    from its socket after the broker was killed was in flight at that kill, and not at the next one.
+    """
+
+    def __init__(self, fired: Sequence[int]) -> None:
+        self._fired = fired
+        self._asked: dict[tuple[Op, str | None, str | None], int] = {}
+
+    def of(self, events: Sequence[Event]) -> Sequence[int]:
+        if not self._fired:
+            return (0,) * len(events)
+        return [self._period(event) for event in events]
+
+    def _period(self, event: Event) -> int:
+        now = bisect.bisect_left(self._fired, event.at_ns)
+        if event.op not in _ASKED:
+            return now
+        key = (event.op, event.message, event.transaction)
+        if event.phase is Phase.INVOKE:
+            self._asked[key] = now
+            return now
+        return self._asked.pop(key, now)
 
 
 def _blocks(path: pathlib.Path) -> Iterable[blocks.Block]:

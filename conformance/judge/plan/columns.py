@@ -121,12 +121,13 @@ PACK = 10**12
 
 _OF_TRIAL = "OVER (PARTITION BY trial)"
 _OF_EPOCH = "OVER (PARTITION BY trial, epoch)"
+_OF_PERIOD = "OVER (PARTITION BY trial, epoch, period)"
 _OF_PROCESS = "OVER (PARTITION BY trial, process)"
 _OF_QUEUE = "OVER (PARTITION BY trial, queue)"
 _CONSUMER, _DRAIN = (f"role = {ROLES.index(role)}" for role in ("consumer", "drain"))
 _FAULT_BIT = f"CAST(array_position(array({', '.join(map(repr, FAULTS))}), fault) AS INT)"
 
-PART_KEYS = ("trial", "process", "epoch", "queue", "said")
+PART_KEYS = ("trial", "process", "epoch", "period", "queue", "said")
 """A part of a trial has the same in all its events: it is the whole history of a process, or less."""
 
 _DEPTH = _on(Op.DEPTH, Phase.OK)
@@ -178,6 +179,8 @@ PART_WINDOWS: Mapping[str, str] = {
     # between. Drains count after the last.
     "fired_at": f"min(part_fired) {_OF_TRIAL}",
     "last_fired_at": f"max(part_last_fired) {_OF_TRIAL}",
+    # The fault that an event was before, if one came in the same run of the broker.
+    "next_fault_at": f"min(part_fired) {_OF_PERIOD}",
     "epoch_fired_at": f"min(part_fired) {_OF_EPOCH}",
     "halted_at": f"min(part_halted) {_OF_TRIAL}",
     "resumed_at": f"min(part_resumed) {_OF_TRIAL}",
@@ -328,11 +331,15 @@ MESSAGE: Mapping[str, str] = {
     "commit_asked_at": "min(at_ns) FILTER (WHERE commit_asked)",
     "committed_at": "min(at_ns) FILTER (WHERE commits)",
     "commit_refused": "coalesce(bool_or(commit_fails), false)",
-    # The first fault in the run of the broker that answered; null without one.
-    "confirm_fault_at": "min(epoch_fired_at) FILTER (WHERE accepts)",
-    "ack_fault_at": "min(epoch_fired_at) FILTER (WHERE ack_settled)",
-    "commit_fault_at": "min(epoch_fired_at) FILTER (WHERE commits)",
-    "commit_asked_fault_at": "min(epoch_fired_at) FILTER (WHERE commit_asked)",
+    # The first fault after the request, in the run of the broker that answered; null without one. And which one it is.
+    "confirm_fault_at": "min(next_fault_at) FILTER (WHERE accepts)",
+    "ack_fault_at": "min(next_fault_at) FILTER (WHERE ack_settled)",
+    "commit_fault_at": "min(next_fault_at) FILTER (WHERE commits)",
+    "commit_asked_fault_at": "min(next_fault_at) FILTER (WHERE commit_asked)",
+    "confirm_period": "min(period) FILTER (WHERE accepts)",
+    "ack_period": "min(period) FILTER (WHERE ack_settled)",
+    "commit_period": "min(period) FILTER (WHERE commits)",
+    "commit_asked_period": "min(period) FILTER (WHERE commit_asked)",
     "commit_epoch": "min(epoch) FILTER (WHERE commits)",
     "commit_asked_epoch": "min(epoch) FILTER (WHERE commit_asked)",
     "commit_owner": f"min({_PROCESS_CODE}) FILTER (WHERE commit_asked)",

@@ -15,22 +15,22 @@ from conformance.judge.anomalies.sessions import LESS_SENT, OFFERED, THIRD_SENT
 class ExposureRule:
     """An exposure: `counts` is SQL over the row of a message.
 
-    `since` is SQL for the time of an answer, and `epoch` for the run of the broker that gave it. With them, a message
-    counts only if the fault of that run came before the answer was read (it was in flight then), or within the broker's
-    flush interval after it (`records.TrialRecord.flush_ms`). Each run of the broker that a fault ended counts for
-    itself: it is the unit of `confidence`. `asked` is SQL for the time of the request: the broker has answered after
-    it, and a client that handles many answers at once reads an answer some milliseconds later.
+    `since` is SQL for the time of an answer, and `period` for the number of faults before its request. With them, a
+    message counts only if the next fault came before the answer was read (it was in flight then), or within the
+    broker's flush interval after it (`records.TrialRecord.flush_ms`). Each fault counts for itself: it is the unit of
+    `confidence`. `asked` is SQL for the time of the request: the broker has answered after it, and a client that
+    handles many answers at once reads an answer some milliseconds later.
     """
 
     counts: str
     since: str = ""
-    epoch: str = ""
+    period: str = ""
     asked: str = ""
 
     @property
     def fault_at(self) -> str:
-        """The column with the time of the first fault in that run of the broker."""
-        return self.epoch.replace("_epoch", "_fault_at")
+        """The column with the time of the first fault after the request."""
+        return self.period.replace("_period", "_fault_at")
 
 
 OPEN_MS = 10
@@ -47,14 +47,14 @@ def _at_a_commit(counts: str) -> ExposureRule:
     return ExposureRule(
         f"{counts} AND commit_asked_at <= commit_asked_fault_at",
         since="coalesce(committed_at, commit_asked_fault_at)",
-        epoch="commit_asked_epoch",
+        period="commit_asked_period",
         asked="commit_asked_at",
     )
 
 
 EXPOSURES: Mapping[str, ExposureRule] = {
-    "confirmed_in_window": ExposureRule("confirmed AND durable", "confirmed_at", "confirm_epoch", "sent_at"),
-    "acknowledged_in_window": ExposureRule("acked_at IS NOT NULL", "acked_at", "ack_epoch", "ack_sent_at"),
+    "confirmed_in_window": ExposureRule("confirmed AND durable", "confirmed_at", "confirm_period", "sent_at"),
+    "acknowledged_in_window": ExposureRule("acked_at IS NOT NULL", "acked_at", "ack_period", "ack_sent_at"),
     "expired": ExposureRule("confirmed AND expired"),
     "expired_before_consumer": ExposureRule("expires_at < last_attached_at"),
     "sends": ExposureRule("attempted AND durable AND NOT disconnected"),
@@ -70,7 +70,7 @@ EXPOSURES: Mapping[str, ExposureRule] = {
     "acknowledgements_confirmed": ExposureRule("acked_at IS NOT NULL"),
     "delivered_unacknowledged": ExposureRule("handed > 0 AND ack_sent_at IS NULL AND refused_at IS NULL"),
     "delivered_after_acknowledge": ExposureRule("handed_after_acknowledge AND ack_sent_at IS NULL"),
-    "committed_in_window": ExposureRule("committed AND durable", "committed_at", "commit_epoch", "commit_asked_at"),
+    "committed_in_window": ExposureRule("committed AND durable", "committed_at", "commit_period", "commit_asked_at"),
     "commits_at_risk": _at_a_commit(f"in_transaction AND NOT (committed_at IS NULL AND commit_refused) AND {_OPEN}"),
     "transactions_at_risk": _at_a_commit(f"(in_transaction OR ack_txn IS NOT NULL) AND NOT commit_refused AND {_OPEN}"),
     "in_transactions": ExposureRule("in_transaction"),
@@ -119,9 +119,9 @@ EXPOSURES: Mapping[str, ExposureRule] = {
     "thresholds_offered": ExposureRule(OFFERED),
     "asked_immediately": ExposureRule("immediate"),
     "immediate_in_window": ExposureRule(
-        "immediate AND confirmed AND durable", "confirmed_at", "confirm_epoch", "sent_at"
+        "immediate AND confirmed AND durable", "confirmed_at", "confirm_period", "sent_at"
     ),
-    "ranged_in_window": ExposureRule("ranged AND confirmed AND durable", "confirmed_at", "confirm_epoch", "sent_at"),
+    "ranged_in_window": ExposureRule("ranged AND confirmed AND durable", "confirmed_at", "confirm_period", "sent_at"),
     "window_waits": ExposureRule("waited_with IS NOT NULL"),
     "acknowledged_out_of_order": ExposureRule("out_of_order"),
     "sends_refused": ExposureRule("refused AND NOT accepted"),

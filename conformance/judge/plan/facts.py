@@ -27,15 +27,14 @@ class Failing:
     """One anomaly in one trial: how many messages offend, and some of them as `(queue, producer, n)`.
 
     `first` and `last` are the ends of the offending messages in the anomaly's `order`, nanoseconds; None without one.
-    `epochs` are the runs of the broker that they belong to, one bit each, by the column that says it
-    (`ExposureRule.epoch`).
+    `faults` are the faults that they came before, one bit each, by the column that says it (`ExposureRule.period`).
     """
 
     offences: int
     witnesses: tuple[tuple[str, int, int], ...]
     first: int | None
     last: int | None
-    epochs: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    faults: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +64,7 @@ class TrialFacts:
 
         A check that counts nothing back from a fault has one for each trial.
         """
-        if not EXPOSURES[exposure].epoch:
+        if not EXPOSURES[exposure].period:
             return 1
         met = (self._at_risk(exposure) | self._offended(anomaly, exposure)).bit_count()
         return max(met, int(self.offences(anomaly) > 0))
@@ -80,11 +79,11 @@ class TrialFacts:
         return (within & self._at_risk(exposure)).bit_count()
 
     def _at_risk(self, exposure: str) -> int:
-        return int(self.counts.get(f"epochs_{exposure}") or 0)
+        return int(self.counts.get(f"faults_{exposure}") or 0)
 
     def _offended(self, anomaly: str, exposure: str) -> int:
         found = self.failing.get(anomaly)
-        return found.epochs.get(EXPOSURES[exposure].epoch, 0) if found else 0
+        return found.faults.get(EXPOSURES[exposure].period, 0) if found else 0
 
     def window_ns(self, exposure: str) -> int | None:
         """Return the flush interval that an exposure counts back from the fault; None if it counts everything."""
@@ -186,7 +185,7 @@ def _merged(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         values = [row[name] for row in rows if row[name] is not None]
         if name.startswith(("applies_", "exposed_", "missed_", "all_")):
             found[name] = sum(values)
-        elif name.startswith("epochs_"):
+        elif name.startswith("faults_") and name != "faults_effective":
             found[name] = functools.reduce(operator.or_, values, 0)
         elif name.startswith("kept_first_") or name == "trial_started_at":
             found[name] = min(values, default=None)
@@ -200,7 +199,7 @@ def _failing(anomaly: str, rows: Sequence[Mapping[str, Any]]) -> Failing:
     first = [row[f"first_{order}"] for row in rows if order and row.get(f"first_{order}") is not None]
     last = [row[f"last_{order}"] for row in rows if order and row.get(f"last_{order}") is not None]
     offended = [name for name in rows[0] if name.startswith("offended_")]
-    epochs = {
+    faults = {
         name.removeprefix("offended_"): functools.reduce(operator.or_, (row[name] or 0 for row in rows))
         for name in offended
     }
@@ -210,7 +209,7 @@ def _failing(anomaly: str, rows: Sequence[Mapping[str, Any]]) -> Failing:
         witnesses=tuple((queue, producer, n) for producer, n, queue in witnesses),
         first=min(first, default=None),
         last=max(last, default=None),
-        epochs=epochs,
+        faults=faults,
     )
 
 

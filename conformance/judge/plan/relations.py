@@ -63,7 +63,7 @@ TEXTS = ("not_recovered", "not_ready", "not_alive")
 """Texts of a trial are group keys: all its rows have the same, and to aggregate a text would cost a sort."""
 
 _KEYS = ("trial", "flush_ns", "queue", "producer", "n")
-_PROCESS = ("trial", "process", "epoch")
+_PROCESS = ("trial", "process", "epoch", "period")
 _WORD = re.compile(r"[a-z_]\w*")
 _OP = re.compile(r"\bop = (\d+)")
 
@@ -96,13 +96,13 @@ def _asked_within(exposure: ExposureRule, window_ms: int) -> str:
     return f"is_message AND ({exposure.counts}) AND {age} <= {window_ms}000000L"
 
 
-def _epochs(epoch: str, condition: str) -> str:
-    """Return an aggregate: the runs of the broker in which the condition is true of a message, one bit each."""
-    return f"bit_or(CASE WHEN {condition} THEN shiftleft(1L, CAST({epoch} - first_epoch AS INT)) ELSE 0L END)"
+def _faults(period: str, condition: str) -> str:
+    """Return an aggregate: the faults before which the condition is true of a message, one bit each."""
+    return f"bit_or(CASE WHEN {condition} THEN shiftleft(1L, {period}) ELSE 0L END)"
 
 
 def within_column(exposure: str, window_ms: int) -> str:
-    return f"epochs_{window_ms}_{exposure}"
+    return f"faults_{window_ms}_{exposure}"
 
 
 def per_trial(anomalies: Sequence[Anomaly], exposures: Mapping[str, ExposureRule]) -> dict[str, str]:
@@ -110,9 +110,9 @@ def per_trial(anomalies: Sequence[Anomaly], exposures: Mapping[str, ExposureRule
     found = {f"applies_{a.name}": f"count_if(is_message AND ({a.applies}))" for a in anomalies}
     found |= {f"exposed_{name}": f"count_if({_exposed(rule)})" for name, rule in exposures.items()}
     for name, rule in exposures.items():
-        if rule.epoch:
-            found[f"epochs_{name}"] = _epochs(rule.epoch, _exposed(rule))
-            found |= {within_column(name, ms): _epochs(rule.epoch, _asked_within(rule, ms)) for ms in LOSS_WINDOWS_MS}
+        if rule.period:
+            found[f"faults_{name}"] = _faults(rule.period, _exposed(rule))
+            found |= {within_column(name, ms): _faults(rule.period, _asked_within(rule, ms)) for ms in LOSS_WINDOWS_MS}
     if any(a.at_disk for a in anomalies):
         found["hidden_at_disk"] = "max(hidden)"
     for anomaly in anomalies:
@@ -145,10 +145,10 @@ def per_trial(anomalies: Sequence[Anomaly], exposures: Mapping[str, ExposureRule
 
 def _per_failure(anomalies: Sequence[Anomaly], exposures: Mapping[str, ExposureRule]) -> dict[str, str]:
     """Return the aggregates of each (trial, anomaly, hash class)."""
-    epochs = {f"offended_{rule.epoch}": _epochs(rule.epoch, "true") for rule in exposures.values() if rule.epoch}
+    faults = {f"offended_{rule.period}": _faults(rule.period, "true") for rule in exposures.values() if rule.period}
     orders = dict.fromkeys(anomaly.order for anomaly in anomalies if anomaly.order)
     ends = {f"{end}_{order}": f"{sql}({order})" for order in orders for end, sql in (("first", "min"), ("last", "max"))}
-    return {"offences": "count(1)", "witness": f"min(producer * {PACK}L + n)", **epochs, **ends}
+    return {"offences": "count(1)", "witness": f"min(producer * {PACK}L + n)", **faults, **ends}
 
 
 def unpack(witness: int) -> tuple[int, int]:
