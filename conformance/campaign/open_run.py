@@ -21,6 +21,7 @@ from conformance.adapters.distribution.versions import greeted_version_differs
 from conformance.campaign.batches import BatchJudge
 from conformance.campaign.folders import judge_folder
 from conformance.campaign.options import Campaign, run_record
+from conformance.campaign.repeats import REPEATS, needs_repeats
 from conformance.errors import Interrupted, LaunchError
 from conformance.judge.rows import Judgement
 from conformance.judge.rules import names_used, too_few
@@ -182,7 +183,7 @@ class OpenRun:
             self._record(campaign.adapt(more))
 
     def judge(self) -> Judgement:
-        """Judge everything recorded so far, after the repeats that the judge asks for (`judge.needs_repeats`)."""
+        """Judge everything recorded so far, after the repeats that it needs (`repeats`)."""
         if self._judged is not None:
             return self._judged
         self.watcher.note("judging")
@@ -202,11 +203,11 @@ class OpenRun:
     def _repeats(self, judged: Judgement) -> list[Planned]:
         """Return the trials to add; a replay adds none."""
         selection, repeats = self.campaign.selection, []
-        for name in [] if self.campaign.chosen else judge.needs_repeats(judged, self._repeated):
+        for name in [] if self.campaign.chosen else needs_repeats(judged, self._repeated):
             first = selection.trials + 1 + self._added[name]
-            self._repeated[name] += judge.REPEATS
-            self._added[name] += judge.REPEATS
-            repeats += subject_trials(selection, self.campaign.scenarios[name], range(first, first + judge.REPEATS))
+            self._repeated[name] += REPEATS
+            self._added[name] += REPEATS
+            repeats += subject_trials(selection, self.campaign.scenarios[name], range(first, first + REPEATS))
         return self.campaign.adapt(repeats)
 
     @property

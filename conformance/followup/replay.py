@@ -23,13 +23,13 @@ from conformance.adapters.config import own_configuration
 from conformance.campaign import Campaign, Options, Watcher
 from conformance.claims import Catalogue, Value
 from conformance.errors import ExitCode, FaultError, HistoryError, UsageError
+from conformance.followup.trial_anomalies import compare, offences
 from conformance.followup.upgrade import runs
 from conformance.followup.upgrade.broker import for_trial, pair_of
 from conformance.judge import rules
 from conformance.judge.plan.facts import OF_BROKER
 from conformance.judge.rows import Judgement, Verdict
 from conformance.judge.tally import ClaimEvidence
-from conformance.judge.trial_anomalies import TrialAnomaly, offences
 from conformance.records import RunRecord, TrialRecord
 from conformance.run import artifacts
 from conformance.run.planning import Planned, Selection, arm_label, drawn_for, plan, subject_trials
@@ -38,9 +38,6 @@ from conformance.scenario import Scenario
 from conformance.scenario.controls import substitute
 
 _AGAIN = re.compile(r"\.again-\d+$")
-SHOWN = 5
-"""How many messages one line names."""
-
 _SILENT = (Verdict.NOT_APPLICABLE, Verdict.NOT_TRIED)
 
 
@@ -449,29 +446,3 @@ def _checks(replay: Replay, judgement: Judgement) -> dict[str, list[str]]:
             if (judged or anomaly in OF_BROKER) and each.id not in found.setdefault(anomaly, []):
                 found[anomaly].append(each.id)
     return found
-
-
-def compare(
-    checks: Mapping[str, Sequence[str]], then: Mapping[str, TrialAnomaly], now: Sequence[Mapping[str, TrialAnomaly]]
-) -> tuple[list[str], bool]:
-    """Return a line for each anomaly of either recording, and whether each of the first is in all of the new ones."""
-    lines, again = [], bool(now)
-    for name, names in checks.items():
-        before = then.get(name)
-        each = [found[name] for found in now if found[name].count]
-        if before is not None and before.count:
-            again = again and len(each) == len(now)
-            shown = f"seen again in {len(each)} of {len(now)}: {_messages(each[0])}" if each else ""
-            lines.append(f"{', '.join(names)}: {shown or f'not seen again in {len(now)}; before: {before.figures}'}")
-        elif each:
-            lines.append(f"{', '.join(names)}: new, seen in {len(each)} of {len(now)}: {_messages(each[0])}")
-    if not lines:
-        lines.append("no anomaly in the first recording, and none in the new one")
-    return lines, again and any(then[name].count for name in checks if name in then)
-
-
-def _messages(seen: TrialAnomaly) -> str:
-    if seen.words:
-        return seen.words
-    more = f" and {seen.count - SHOWN:,} more" if seen.count > SHOWN else ""
-    return f"{', '.join(seen.messages[:SHOWN])}{more} ({seen.figures})"

@@ -8,16 +8,14 @@ histories packed into Parquet), `plan` (the one Spark plan and its result), `tal
 counts), `verdict`. Importing this package imports no Spark: the thread of `start_in_background` does.
 """
 
-from conformance.judge.exits import REPEATS, exit_code, needs_repeats
+from conformance.judge.exits import exit_code
 from conformance.judge.spark import JudgeSession, StartingSession, start_in_background
 from conformance.judge.verdict import judge
 
 __all__ = [
-    "REPEATS",
     "JudgeSession",
     "StartingSession",
     "exit_code",
     "judge",
-    "needs_repeats",
     "start_in_background",
 ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 
-from conformance.claims import STORED, Claim, Kind, Subject, Value, assumed_settings, is_about, unmet
+from conformance.claims import STORED, Catalogue, Claim, Kind, Subject, Value, assumed_settings, is_about, unmet
 from conformance.judge.anomalies import EVERYWHERE
 from conformance.protocols import VENDOR_SURFACES
 from conformance.records import RunRecord, TrialRecord
@@ -189,6 +189,15 @@ def assumption(claim: Claim, run: RunRecord) -> str:
     if not names:
         return ""
     return f"The broker's file does not describe {' and '.join(names)}, so the promise is assumed."
+
+
+def gives_up(item: Scenario, catalogue: Catalogue, run: RunRecord) -> bool:
+    """Whether a trial of a scenario may lose what was confirmed: by its script, or since no claim of it applies.
+
+    Counter-example: a broker whose settings sync nothing loses what a power loss finds, and has promised no more.
+    """
+    of_disk = [claim for claim in map(catalogue.claims.get, item.decides) if claim and claim.of_disk]
+    return may_lose(item) or (bool(of_disk) and all(why_not(claim, run, item.session) for claim in of_disk))
 
 
 def can_fail(claim: Claim) -> bool:

@@ -76,18 +76,19 @@ def judge(
         rows=tuple(row for row in rows if not rules.is_self_check(row)),
         self_checks=tuple(row for row in rows if rules.is_self_check(row)),
         trials=tuple(evidence.trials),
-        account=_account(evidence, scenarios),
+        account=_account(evidence, catalogue, scenarios),
         courses=tuple(filter(None, (remembered.courses.get(trial.record.trial) for trial in compacted))),
     )
 
 
-def _account(evidence: ClaimEvidence, scenarios: Mapping[str, Scenario]) -> dict[str, int]:
+def _account(evidence: ClaimEvidence, catalogue: Catalogue, scenarios: Mapping[str, Scenario]) -> dict[str, int]:
     """Sum up where the confirmed messages of the subject's valid trials ended."""
     found = dict.fromkeys(ACCOUNT, 0)
     for trial in evidence.trials:
         if trial.arm == "subject" and not trial.void and trial.trial in evidence.facts:
             counts, script = evidence.facts[trial.trial].counts, scenarios.get(trial.scenario)
-            unexplained = "given_up" if script is not None and applicable.may_lose(script) else "unexplained"
+            lost = script is not None and applicable.gives_up(script, catalogue, evidence.run)
+            unexplained = "given_up" if lost else "unexplained"
             for name in COUNTED:
                 found[unexplained if name == "unexplained" else name] += int(counts.get(f"all_{name}") or 0)
     return found

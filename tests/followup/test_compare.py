@@ -2,8 +2,7 @@
 
 import pytest
 
-from conformance.followup.replay import compare
-from conformance.judge.trial_anomalies import TrialAnomaly
+from conformance.followup.trial_anomalies import TrialAnomaly, compare
 
 
 def seen(count):

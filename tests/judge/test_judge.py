@@ -7,6 +7,7 @@ from judge_tampering import recorded
 
 from benchmarks import judging
 from conformance import claims, judge, scenario
+from conformance.campaign import repeats
 from conformance.errors import HistoryError
 from conformance.judge.plan import relations
 from conformance.judge.verdict import Remembered
@@ -54,7 +55,7 @@ def test_holds(rows):
 
     assert "HOLDS" == row(found).verdict, row(found).reason
     assert (0, 9, 3) == (row(found).offences, row(found).exposure.total, row(found).exposure.minimum)
-    assert [] == judge.needs_repeats(found)
+    assert [] == repeats.needs_repeats(found)
     assert "EMS-AUTO-03" in {r.claim for r in found.self_checks}
     assert set(claims.load().claims) == {r.claim for r in found.rows + found.self_checks}
 

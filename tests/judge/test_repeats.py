@@ -9,8 +9,7 @@ from judge_evidence import facts, rule
 from judge_histories import RUN
 
 from conformance import campaign
-from conformance.campaign import open_run
-from conformance.judge import exits
+from conformance.campaign import open_run, repeats
 from conformance.judge.rows import Judgement, Verdict
 
 KILLED = "broker-killed-while-publishing"
@@ -40,9 +39,9 @@ def running(folder, monkeypatch, found):
     ("found", "verdict", "trials"),
     [
         (lambda n: (Verdict.INCONCLUSIVE, 2) if n < 5 else (Verdict.VIOLATED, 4), Verdict.VIOLATED, 5),
-        (lambda _: (Verdict.INCONCLUSIVE, 2), Verdict.INCONCLUSIVE, 3 + exits.MOST_REPEATS),
+        (lambda _: (Verdict.INCONCLUSIVE, 2), Verdict.INCONCLUSIVE, 3 + repeats.MOST_REPEATS),
         (lambda _: (Verdict.INCONCLUSIVE, 0), Verdict.INCONCLUSIVE, 3),
-        (lambda n: (Verdict.VIOLATED, n - 2), Verdict.VIOLATED, 3 + exits.REPEATS),
+        (lambda n: (Verdict.VIOLATED, n - 2), Verdict.VIOLATED, 3 + repeats.REPEATS),
         (lambda n: (Verdict.VIOLATED, n), Verdict.VIOLATED, 3),
     ],
     ids=["stuck in two of three, then in four of five", "stuck in two", "never seen", "a violation", "in all"],

@@ -9,6 +9,7 @@ from judge_evidence import CATALOGUE, SCENARIOS, everywhere, evidence, facts, ru
 from judge_histories import RUN
 
 from conformance import claims
+from conformance.campaign import repeats
 from conformance.errors import ExitCode
 from conformance.judge import applicable, confidence, exits, rules, tally
 from conformance.judge.anomalies import ANOMALIES
@@ -103,8 +104,8 @@ def test_a_kill_that_met_nothing_at_risk_is_no_evidence():
     assert (Verdict.INCONCLUSIVE, True, 2) == (short.verdict, short.needs_exposure, short.faults)
     assert ("HOLDS (3 kills)", False, 50) == (whole.graded, whole.needs_exposure, whole.exposure.minimum)
     judged = Judgement(run=RUN, rows=(short, whole), self_checks=(), trials=())
-    assert [KILL] == exits.needs_repeats(judged)
-    assert [] == exits.needs_repeats(judged, {KILL: exits.MOST_REPEATS})
+    assert [KILL] == repeats.needs_repeats(judged)
+    assert [] == repeats.needs_repeats(judged, {KILL: repeats.MOST_REPEATS})
 
 
 @pytest.mark.parametrize(
@@ -1056,10 +1057,10 @@ def test_a_row_that_another_row_decided():
 def test_repeats():
     shown = judgement(Verdict.VIOLATED, trials=3, offended=3)
 
-    assert [] == exits.needs_repeats(shown)
-    assert [KILL] == exits.needs_repeats(judgement(Verdict.VIOLATED, Verdict.VIOLATED, trials=3, offended=1))
-    assert [KILL] == exits.needs_repeats(judgement(Verdict.VIOLATED, trials=1, offended=1))
-    assert [] == exits.needs_repeats(judgement(Verdict.HOLDS))
+    assert [] == repeats.needs_repeats(shown)
+    assert [KILL] == repeats.needs_repeats(judgement(Verdict.VIOLATED, Verdict.VIOLATED, trials=3, offended=1))
+    assert [KILL] == repeats.needs_repeats(judgement(Verdict.VIOLATED, trials=1, offended=1))
+    assert [] == repeats.needs_repeats(judgement(Verdict.HOLDS))
 
 
 @pytest.mark.parametrize(
@@ -1067,17 +1068,17 @@ def test_repeats():
     [
         (Verdict.INCONCLUSIVE, 1, 0, True),
         (Verdict.INCONCLUSIVE, 2, 0, True),
-        (Verdict.INCONCLUSIVE, 2, exits.MOST_REPEATS - 1, True),
-        (Verdict.INCONCLUSIVE, 2, exits.MOST_REPEATS, False),
+        (Verdict.INCONCLUSIVE, 2, repeats.MOST_REPEATS - 1, True),
+        (Verdict.INCONCLUSIVE, 2, repeats.MOST_REPEATS, False),
         (Verdict.INCONCLUSIVE, 0, 0, False),
         (Verdict.INCONCLUSIVE, 3, 0, False),  # the other half of a comparison is missing: no repeat brings that
         (Verdict.VIOLATED, 2, 0, True),
-        (Verdict.VIOLATED, 2, exits.REPEATS, False),
+        (Verdict.VIOLATED, 2, repeats.REPEATS, False),
     ],
 )
 def test_what_was_seen_too_seldom_is_repeated(verdict, offended, added, again):
     """Stuck in two of three trials is repeated; a violation is repeated once."""
-    found = exits.needs_repeats(judgement(verdict, trials=5, offended=offended), {KILL: added})
+    found = repeats.needs_repeats(judgement(verdict, trials=5, offended=offended), {KILL: added})
 
     assert found == ([KILL] if again else [])
 

@@ -7,8 +7,9 @@ import pytest
 from judge_evidence import CATALOGUE, SCENARIOS, everywhere, facts
 from judge_histories import RUN, record
 
+from conformance.campaign import repeats
 from conformance.claims import Kind
-from conformance.judge import applicable, exits, rules
+from conformance.judge import applicable, rules
 from conformance.judge.anomalies import EVERYWHERE
 from conformance.judge.rows import Judgement, Verdict
 from conformance.scenario.script import SETTLE, Consume, Publish, Together
@@ -80,8 +81,8 @@ def test_a_violation_names_its_trial_and_its_scenario_repeats_it():
     assert (Verdict.VIOLATED, 1) == (row.verdict, row.offended)
     assert "consumer-killed-under-individual.2" == row.witnesses[0].trial
     assert "--scenario consumer-killed-under-individual --trial 2" in row.replay
-    assert ["consumer-killed-under-individual"] == exits.needs_repeats(judged)
-    assert [] == exits.needs_repeats(judged, {"consumer-killed-under-individual": 2})
+    assert ["consumer-killed-under-individual"] == repeats.needs_repeats(judged)
+    assert [] == repeats.needs_repeats(judged, {"consumer-killed-under-individual": 2})
 
 
 @pytest.mark.parametrize(

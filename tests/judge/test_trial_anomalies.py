@@ -8,11 +8,11 @@ from judge_histories import CLEAN, record, write
 from judge_tampering import KILL
 
 from conformance.errors import HistoryError
-from conformance.judge import trial_anomalies
+from conformance.followup import trial_anomalies
+from conformance.followup.trial_anomalies import TrialAnomaly
 from conformance.judge.anomalies import EVERYWHERE
 from conformance.judge.input.packing import FILE
 from conformance.judge.plan.relations import ALWAYS
-from conformance.judge.trial_anomalies import TrialAnomaly
 
 SESSION = types.SimpleNamespace(spark="spark")
 

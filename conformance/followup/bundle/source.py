@@ -13,13 +13,13 @@ from conformance.adapters import Adapter, BrokerRequest
 from conformance.claims import Catalogue, Value
 from conformance.errors import ConformanceError, HistoryError, UsageError
 from conformance.followup import replay
+from conformance.followup.trial_anomalies import TrialAnomaly, offences
 from conformance.followup.upgrade import runs
 from conformance.history import Event, Op, read
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.plan import timeline
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.judge.spark import JudgeSession
-from conformance.judge.trial_anomalies import TrialAnomaly, offences
 from conformance.protocols import REPRODUCERS
 from conformance.records import RunRecord, TrialRecord
 from conformance.report import model

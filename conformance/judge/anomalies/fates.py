@@ -314,7 +314,7 @@ ACCOUNT: Mapping[str, str] = MappingProxyType(
         "volatile": "gone, and not persistent",
         "expired": "gone, and older than their time to live",
         "in_doubt": "gone after an acknowledgement without an answer, or a rejection",
-        "given_up": "gone where the script gives them up",
+        "given_up": "gone where the script or the configuration gives them up",
         "undecided": "undecided",
         "unexplained": "unexplained",
     }

@@ -138,8 +138,12 @@ class _Deliveries:
         return are_altered(sent, {key: str(value) for key, value in came.items() if value is not None}, as_text)
 
     def _body(self, message: Any) -> bytes:
-        """Return the bytes of a BytesMessage; our publishers send no other kind."""
+        """Return the bytes of a BytesMessage; our publishers send no other kind.
+
+        A client may deliver the same object again, read to its end: the one of OpenMQ does if a listener throws.
+        """
         try:
+            message.reset()
             size = int(message.getBodyLength())
         except AttributeError:
             return str(message).encode()
