@@ -35,6 +35,25 @@ def state_of_its_own(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
 
 
+@pytest.fixture(scope="session")
+@starts.starts_spark
+def spark_for_all():
+    """The Spark of this process: a later session in it, of a test or of the suite, is its guest and starts no JVM."""
+    from conformance.judge.spark import JudgeSession
+
+    with JudgeSession.start() as session:
+        yield session
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """What is owed after a silent drain is looked for 5 s longer, not half a minute.
+
+    For a test whose broker has lost messages for good, or has moved them away: it shows nothing of a broker that is late.
+    """
+    monkeypatch.setattr("conformance.run.trial.player.LIVENESS_S", 5.0)
+
+
 @pytest.fixture
 @starts.starts_process
 def conformance(tmp_path):
