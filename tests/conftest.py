@@ -47,10 +47,7 @@ def spark_for_all():
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """What is owed after a silent drain is looked for 5 s longer, not half a minute.
-
-    For a test whose broker has lost messages for good, or has moved them away: it shows nothing of a broker that is late.
-    """
+    """Look for 5 s longer, not half a minute, for what is owed: by a broker that has lost it for good, or moved it away."""
     monkeypatch.setattr("conformance.run.trial.player.LIVENESS_S", 5.0)
 
 

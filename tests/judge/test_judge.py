@@ -104,8 +104,10 @@ def test_nothing_recorded_asks_for_no_spark(tmp_path):
     close(tmp_path)
     counted = Counted(None)
 
-    assert judge.judge(tmp_path, catalogue, scenario.load(catalogue), counted).trials == ()
-    assert 0 == counted.asked
+    found = judge.judge(tmp_path, catalogue, scenario.load(catalogue), counted)
+
+    assert ((), 0, 5) == (found.trials, counted.asked, judge.exit_code(found))
+    assert {"NOT_TRIED", "NOT_APPLICABLE"} == {str(r.verdict) for r in found.rows + found.self_checks}
 
 
 def test_violated_with_its_timeline(rows, again):
@@ -162,13 +164,6 @@ def test_a_torn_history_voids_its_trial(rows):
 
     assert (["subject.1"], "INCONCLUSIVE", 3, 1) == (void, row(found).verdict, row(found).trials, row(found).void)
     assert row(found).reason.startswith("1 trial was void after its fault took effect")
-
-
-def test_nothing_recorded(rows):
-    found = rows([], [])
-
-    assert {"NOT_TRIED", "NOT_APPLICABLE"} == {str(r.verdict) for r in found.rows + found.self_checks}
-    assert 5 == judge.exit_code(found)
 
 
 def test_one_partition_or_many(session, tmp_path, monkeypatch):

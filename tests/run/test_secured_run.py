@@ -91,9 +91,8 @@ def test_a_run_behind_tls(spark_for_all, folder, tmp_path, monkeypatch, protocol
     again = replay.prepare(wanted)
 
     (row,) = (row for row in judged.rows if row.trials and row.claim == "SOLCD-ACK-01")
-    assert (row.scenario, row.verdict) == (KILLED, Verdict.INCONCLUSIVE), (
-        row.reason
-    )  # it was played: one trial, no control
+    # It was played: one trial, no control.
+    assert (row.scenario, row.verdict) == (KILLED, Verdict.INCONCLUSIVE), row.reason
     with zipfile.ZipFile(zipped.path) as members:
         bug, script = (members.read(name).decode() for name in ("bug.md", "reproduce.py"))
     assert f"python reproduce.py --address 127.0.0.1:{5671 if mine else 61614} --tls-ca CA.pem" in bug

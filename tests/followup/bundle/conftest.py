@@ -31,7 +31,7 @@ def recorded(spark, tmp_path_factory, worker_id):
 
     The first process of the tests that needs it records it for all of them. A test changes a `copy`.
     """
-    alone = worker_id == "master"  # pytest without workers of xdist: the parent of its folder is of every user's runs
+    alone = worker_id == "master"  # without workers of xdist the parent is of other runs too
     place = tmp_path_factory.mktemp("alone") if alone else tmp_path_factory.getbasetemp().parent
     folder, done = place / "recorded" / "run", place / "recorded" / "done"
     with locks.lock(place / "recorded"):
