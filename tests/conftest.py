@@ -35,6 +35,22 @@ def state_of_its_own(tmp_path_factory, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
 
 
+@pytest.fixture(scope="session")
+@starts.starts_spark
+def spark_for_all():
+    """The Spark of this process: a later session in it, of a test or of the suite, is its guest and starts no JVM."""
+    from conformance.judge.spark import JudgeSession
+
+    with JudgeSession.start() as session:
+        yield session
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Look for 5 s longer, not half a minute, for what is owed: by a broker that has lost it for good, or moved it away."""
+    monkeypatch.setattr("conformance.run.trial.player.LIVENESS_S", 5.0)
+
+
 @pytest.fixture
 @starts.starts_process
 def conformance(tmp_path):

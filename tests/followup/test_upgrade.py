@@ -13,6 +13,7 @@ import zipfile
 import pytest
 import verdict_rows
 from broker_ports import broker_port
+from click.testing import CliRunner
 
 from conformance import adapters, campaign, claims, paths, scenario
 from conformance.adapters import BrokerRequest
@@ -20,6 +21,7 @@ from conformance.errors import ExitCode, FaultError, LaunchError, UsageError
 from conformance.followup.upgrade import runs
 from conformance.followup.upgrade.broker import FailedUpgradeStart, UpgradeAdapter, UpgradeRecord
 from conformance.followup.upgrade.runs import UpgradeExpected, UpgradeRequest, hands_over
+from conformance.frontend.cli import cli
 from conformance.ledger import Ledger
 from conformance.report import model
 from conformance.report.expectations import read_report
@@ -341,20 +343,15 @@ def test_a_trial_without_the_new_version_says_nothing():
 
 
 @pytest.fixture(scope="module")
-def regression(tmp_path_factory):
+def regression(spark_for_all, tmp_path_factory):
     """The bundled broker, whose next version forgets a message of the first transaction: the run and its folder."""
     folder = tmp_path_factory.mktemp("upgrade")
-    environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path_factory.mktemp("upgrade-state"))}
     words = ["--from", "reference", "--to", "reference", "--to-set", "liar=loses-the-oldest", *STANDING_TEXTS]
-    done = subprocess.run(
-        [sys.executable, "-m", "conformance.frontend.cli", "upgrade", *words, "--out", str(folder / "out")],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("upgrade-state")))
+        patch.setattr("conformance.run.trial.player.LIVENESS_S", 5.0)  # as `impatient`
+        patch.chdir(folder)
+        done = CliRunner().invoke(cli, ["upgrade", *words, "--out", "out"], standalone_mode=False)
     return done, folder / "out"
 
 
@@ -365,7 +362,7 @@ def test_a_new_version_that_forgets(regression):
     before, after = read_report(out / "before"), read_report(out)
     record = json.loads((out / "upgrade.json").read_text())
 
-    assert 1 == done.returncode, done.stdout + done.stderr
+    assert (1, None) == (done.return_value, done.exception), done.output
     old, new = (
         [row for row in report.verdicts if row.claim == "SOLCD-TX-02" and row.trials] for report in (before, after)
     )

@@ -31,27 +31,30 @@ def read(folder):
     return msgspec.json.decode((folder / "selftest.json").read_bytes(), type=Selftest)
 
 
-@pytest.mark.spark
-def test_the_reduced_form(tmp_path):
+@pytest.mark.usefixtures("spark_for_all", "impatient")
+@pytest.mark.parametrize("liars", [selftest.REDUCED[:1], pytest.param(selftest.REDUCED, marks=pytest.mark.full)])
+def test_the_reduced_form(tmp_path, monkeypatch, liars):
     """Every one of its liars is convicted, and the honest broker accused of nothing in the same scenarios."""
+    monkeypatch.setattr(selftest, "REDUCED", liars)
     done = run("--quick", "--out", str(tmp_path))
     found = read(tmp_path)
     page = (tmp_path / "selftest.html").read_text()
 
     assert (0, None) == (done.return_value, done.exception), done.output
-    assert set(selftest.REDUCED) == {one.liar for one in found.convicted}
-    assert (3, 3) == (found.asked, len([one for one in found.played if not one.liar]))
+    assert set(liars) == {one.liar for one in found.convicted}
+    assert (len(liars), len(liars)) == (found.asked, len([one for one in found.played if not one.liar]))
     assert all(one.claim in one.breaks and one.faults >= 1 and one.scenario for one in found.convicted)
-    assert "3 of 3 brokers that lie were convicted" in page
-    assert all(name in page for name in (*selftest.REDUCED, "artemis-2092.toml", "halves of commits apart by 3 ms"))
+    assert f"{len(liars)} of {len(liars)} brokers that lie were convicted" in page
+    assert all(name in page for name in (*liars, "artemis-2092.toml", "halves of commits apart by 3 ms"))
 
 
-@pytest.mark.spark
+@pytest.mark.usefixtures("spark_for_all")
 def test_a_liar_that_no_check_sees_is_missed(tmp_path, monkeypatch):
     """No kill can show a missing sync, so the label is wrong: as a check would be that cannot fail."""
     liar = dataclasses.replace(LIARS["confirms-before-sync"], shows=("lost",), fault="kill")
     monkeypatch.setattr(selftest, "LIARS", {"confirms-before-sync": liar})
     monkeypatch.setattr(selftest, "SCRIPTS", (1,))
+    monkeypatch.setattr(selftest, "TRIALS", 1)
     monkeypatch.setattr(selftest, "PROTOCOLS", ("amqp",))
     done = run("--rounds", "0", "--out", str(tmp_path))
 
@@ -79,6 +82,7 @@ def test_liars_are_chosen_by_pattern():
     assert {"loses-the-oldest", "drops-failed"} <= found.keys()
     assert all(name.startswith("loses-") or name == "drops-failed" for name in found)
     assert [*selftest.chosen_liars([], reduced=True)] == [name for name in LIARS if name in selftest.REDUCED]
+    assert 3 == len(selftest.REDUCED)
     with pytest.raises(UsageError, match="unknown liar 'lose-the-oldest'"):
         selftest.chosen_liars(["lose-the-oldest"], reduced=False)
 
@@ -191,12 +195,15 @@ def test_a_whole_round(tmp_path, monkeypatch, adapter, claim, scenario, verdict,
 
     Two brokers a core beside one process that keeps it busy: one alone would get a third of what the machine has.
     """
-    before = set(psutil.Process().children())
+    before, busy = set(psutil.Process().children()), 1 + processes.cores()
+    if verdict is Verdict.VIOLATED:  # one busy machine is enough
+        monkeypatch.setattr(selftest, "busy", contextlib.nullcontext)
+        busy = 0
 
     def execute(made, watcher):
         assert {("subject", selftest.RTT_MS)} == {(trial.arm, trial.rtt_ms) for trial in made.trials}
         assert 2 * processes.cores() == made.jobs
-        assert 1 + processes.cores() == len(set(psutil.Process().children()) - before)
+        assert busy == len(set(psutil.Process().children()) - before)
         (made.folder / "trials").mkdir(parents=True)
         row = SimpleNamespace(claim=claim, scenario=scenario, verdict=verdict, required=False)
         trials = [SimpleNamespace(arm="subject", void=void) for void in ("", "", "the broker did not start")]
@@ -216,6 +223,7 @@ def test_an_interrupted_round_stays_and_hinders_no_other(tmp_path, monkeypatch):
         (made.folder / "trials").mkdir(parents=True)
         raise Interrupted(f"stopped; what was recorded is in {made.folder}")
 
+    monkeypatch.setattr(selftest, "busy", contextlib.nullcontext)
     monkeypatch.setattr(selftest.campaign, "execute", execute)
     for count in (1, 2):
         with pytest.raises(Interrupted):

@@ -12,6 +12,8 @@ from conformance.judge.rows import Histogram, bucket_end_ms
 
 pytestmark = pytest.mark.spark
 
+EFFECTIVE = of("orchestrator", Op.FAULT, Phase.EFFECTIVE, fault="pause")
+HEALED = of("orchestrator", Op.FAULT, Phase.HEALED, fault="pause")
 KILLED = [
     *of("publisher-1", Op.SEND, Phase.INVOKE, "p1:1"),  # at 1 ms, where the trial begins; a part is 2 ms
     *pause(9),
@@ -32,18 +34,6 @@ KILLED = [
 ]
 
 
-@pytest.fixture
-def drawn(session, tmp_path):
-    """The course of one literal history."""
-
-    def of_history(events):
-        trial = compact(tmp_path / "t", write(tmp_path / "t", events))
-        rows = course.courses(session.spark, [str(trial.parquet)]).collect()
-        return course.from_rows(row.asDict() for row in rows)["t"]
-
-    return of_history
-
-
 def sends(count, first_ms, every_ms):
     """Paced sends: due at equal intervals, and all sent at once, as after a broker that stood still."""
     return [
@@ -51,6 +41,55 @@ def sends(count, first_ms, every_ms):
         for n in range(1, count + 1)
         for event in of("publisher-1", Op.SEND, Phase.INVOKE, f"p1:{n}", due_ns=(first_ms + every_ms * (n - 1)) * MS)
     ]
+
+
+HISTORIES = {
+    "a kill and a start": KILLED,
+    # Ten messages were due while the broker stood still.
+    "stood still": [
+        *pause(100),
+        *sends(10, 1, 10),
+        *[event for n in range(1, 11) for event in of("publisher-1", Op.SEND, Phase.OK, f"p1:{n}")],
+    ],
+    "attached": [
+        *of("publisher-1", Op.SEND, Phase.INVOKE, "p1:1"),  # at 1 ms
+        *of("consumer-2", Op.CONNECT, Phase.OK),
+        *of("consumer-1", Op.CONNECT, Phase.OK),  # at 3 ms
+        *of("consumer-1", Op.DELIVER, Phase.OK, "p1:1"),
+        *of("publisher-1", Op.SEND, Phase.INVOKE, "p1:2"),
+        *pause(7),
+        *of("consumer-1", Op.DELIVER, Phase.OK, "p1:2"),  # at 13 ms, 8 ms after its send
+        *of("consumer-2", Op.DELIVER, Phase.OK, "p1:2"),
+        *of("publisher-1", Op.SEND, Phase.INVOKE, "p1:3"),
+        *of("drain-1", Op.DRAIN, Phase.OK, "p1:3"),
+    ],
+    "without a connect": [
+        *of("publisher-1", Op.SEND, Phase.INVOKE, "p1:1"),
+        *pause(1),
+        *of("consumer-1", Op.DELIVER, Phase.OK, "p1:1"),
+    ],
+    "a commit": [
+        *of("publisher-1", Op.SEND, Phase.INVOKE, "p1:1", transaction="t1"),
+        *of("publisher-1", Op.SEND, Phase.OK, "p1:1", transaction="t1"),
+        *pause(9),
+        *of("publisher-1", Op.COMMIT, Phase.INVOKE, transaction="t1"),
+        *of("publisher-1", Op.COMMIT, Phase.OK, transaction="t1"),
+    ],
+    "two pauses": [*EFFECTIVE, *pause(98), *HEALED, *EFFECTIVE, *pause(98), *HEALED],
+    "one moment": of("publisher-1", Op.SEND, Phase.INVOKE, "p1:1"),
+}
+
+
+@pytest.fixture(scope="module")
+def drawn(session, tmp_path_factory):
+    """The course of each history, by its name."""
+    folder = tmp_path_factory.mktemp("courses")
+    trials = [
+        compact(folder / str(place), write(folder / str(place), events, record(name)))
+        for place, (name, events) in enumerate(HISTORIES.items())
+    ]
+    rows = course.courses(session.spark, [str(trial.parquet) for trial in trials]).collect()
+    return course.from_rows(row.asDict() for row in rows)
 
 
 def times(found):
@@ -71,7 +110,7 @@ def at(values):
 
 def test_a_kill_and_a_start(drawn):
     """The second send counts from its intended time; a range of answers counts as many; a message comes only once."""
-    found = drawn(KILLED)
+    found = drawn["a kill and a start"]
 
     assert {0: 1, 1: 1} == at(found.sent)
     assert {5: 1, 16: 4} == at(found.confirmed)
@@ -83,7 +122,7 @@ def test_a_kill_and_a_start(drawn):
 
 def test_times_count_from_the_intended_send(drawn):
     """10 ms from a send without an intended time; 30 ms from one that was due 9 ms before it was sent."""
-    found = drawn(KILLED)
+    found = drawn["a kill and a start"]
 
     assert (Histogram(of="answer", paced=False, messages=1, seconds=0.01, longest_ms=10.0, counts={323: 1})) == (
         found.times[0]
@@ -96,8 +135,7 @@ def test_a_broker_that_stood_still_is_slow_for_every_message_that_was_due(drawn)
 
     From the send it would be 10 ms for each of them.
     """
-    answers = [event for n in range(1, 11) for event in of("publisher-1", Op.SEND, Phase.OK, f"p1:{n}")]
-    (one,) = drawn([*pause(100), *sends(10, 1, 10), *answers]).times
+    (one,) = drawn["stood still"].times
 
     assert (10, True, 110.0) == (one.messages, one.paced, one.longest_ms)
     assert (65.0, 113.2) == (round(one.quantile_ms(0.5), 1), round(bucket_end_ms(max(one.counts)), 1))
@@ -105,31 +143,14 @@ def test_a_broker_that_stood_still_is_slow_for_every_message_that_was_due(drawn)
 
 def test_a_delivery_counts_if_its_consumer_was_attached(drawn):
     """The first message waits for no consumer, so its wait says nothing of the broker; a drain is no consumer."""
-    found = drawn(
-        [
-            *of("publisher-1", Op.SEND, Phase.INVOKE, "p1:1"),  # at 1 ms
-            *of("consumer-2", Op.CONNECT, Phase.OK),
-            *of("consumer-1", Op.CONNECT, Phase.OK),  # at 3 ms
-            *of("consumer-1", Op.DELIVER, Phase.OK, "p1:1"),
-            *of("publisher-1", Op.SEND, Phase.INVOKE, "p1:2"),
-            *pause(7),
-            *of("consumer-1", Op.DELIVER, Phase.OK, "p1:2"),  # at 13 ms, 8 ms after its send
-            *of("consumer-2", Op.DELIVER, Phase.OK, "p1:2"),
-            *of("publisher-1", Op.SEND, Phase.INVOKE, "p1:3"),
-            *of("drain-1", Op.DRAIN, Phase.OK, "p1:3"),
-        ]
-    )
+    found = drawn["attached"]
 
     assert {("delivery", False): (2, 0.01, {8.1: 1})} == times(found)
 
 
 def test_a_delivery_to_a_consumer_without_a_connect_counts_from_its_send(drawn):
     """A consumer whose CONNECT is not in its history had no known time at which it was attached."""
-    sent, delivered = (
-        of(process, op, phase, "p1:1")
-        for process, op, phase in (("publisher-1", Op.SEND, Phase.INVOKE), ("consumer-1", Op.DELIVER, Phase.OK))
-    )
-    found = drawn([*sent, *pause(1), *delivered])
+    found = drawn["without a connect"]
 
     assert {("delivery", False): (1, 0.002, {2.0: 1})} == times(found)
 
@@ -142,15 +163,7 @@ def test_a_delivery_of_what_was_never_sent_has_no_time(drawn):
 
 def test_a_commit_confirms_what_was_sent_in_it(drawn):
     """The answer to a send in a transaction is provisional: 2 ms after the send, and 12 ms before the commit."""
-    found = drawn(
-        [
-            *of("publisher-1", Op.SEND, Phase.INVOKE, "p1:1", transaction="t1"),
-            *of("publisher-1", Op.SEND, Phase.OK, "p1:1", transaction="t1"),
-            *pause(9),
-            *of("publisher-1", Op.COMMIT, Phase.INVOKE, transaction="t1"),
-            *of("publisher-1", Op.COMMIT, Phase.OK, transaction="t1"),
-        ]
-    )
+    found = drawn["a commit"]
 
     assert {("answer", False): (1, 0.012, {12.1: 1})} == times(found)
 
@@ -171,9 +184,7 @@ def test_buckets_of_times_beside_powers_of_two(session):
 
 def test_a_pause_ends_and_the_next_begins_in_one_part(drawn):
     """The order of the two edges in a part decides whether the band goes on."""
-    effective = of("orchestrator", Op.FAULT, Phase.EFFECTIVE, fault="pause")
-    healed = of("orchestrator", Op.FAULT, Phase.HEALED, fault="pause")
-    found = drawn([*effective, *pause(98), *healed, *effective, *pause(98), *healed])
+    found = drawn["two pauses"]
 
     assert [1] * course.PARTS == list(found.down)
     assert 2 == found.faults
@@ -181,7 +192,7 @@ def test_a_pause_ends_and_the_next_begins_in_one_part(drawn):
 
 def test_a_trial_of_one_moment(drawn):
     """No time passes, and nothing is divided by it."""
-    found = drawn(of("publisher-1", Op.SEND, Phase.INVOKE, "p1:1"))
+    found = drawn["one moment"]
 
     assert ({0: 1}, 0.0, 0) == (at(found.sent), found.seconds, found.faults)
 

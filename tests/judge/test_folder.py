@@ -1,5 +1,6 @@
 """A run folder that was changed after the run: nothing of it holds, and the reason names the trial."""
 
+import functools
 import pathlib
 import shutil
 
@@ -77,6 +78,20 @@ def test_an_honest_folder_is_complete(run):
     assert not any(about.void for _, about in found.trials)
 
 
+@pytest.fixture(scope="module")
+def judged(session, tmp_path_factory):
+    """Runs that were judged, so that all is packed, by the histories of their subject."""
+    catalogue = claims.load()
+
+    @functools.cache
+    def make(*histories):
+        run = recorded(tmp_path_factory.mktemp("judged") / "run", histories)
+        assert ExitCode.VIOLATED == judge.exit_code(judge.judge(run, catalogue, scenario.load(catalogue), session))
+        return run
+
+    return make
+
+
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "histories",
@@ -87,15 +102,12 @@ def test_an_honest_folder_is_complete(run):
     [nothing, copy_honest, copy_sixteen, delete_violating, delete_histories, edit_history, swap],
     ids=lambda tamper: tamper.__name__,
 )
-def test_nothing_holds_in_a_changed_folder(session, tmp_path, tamper, histories):
-    """The folder was judged before, so all is packed; a counterexample in an unchanged trial still counts."""
+def test_nothing_holds_in_a_changed_folder(session, judged, tmp_path, tamper, histories):
+    """The folder was judged before; a counterexample in an unchanged trial still counts."""
     catalogue = claims.load()
-    scripts = scenario.load(catalogue)
-    run = recorded(tmp_path / "run", histories)
-    assert ExitCode.VIOLATED == judge.exit_code(judge.judge(run, catalogue, scripts, session))
-
+    run = shutil.copytree(judged(*histories), tmp_path / "run")
     tamper(run)
-    found = judge.judge(run, catalogue, scripts, session)
+    found = judge.judge(run, catalogue, scenario.load(catalogue), session)
     row = next(r for r in found.rows if (r.claim, r.scenario) == ("SOLCD-ACK-01", KILL))
     left = {about.trial for about in found.trials if about.trial.startswith("subject") and not about.void}
 
@@ -120,20 +132,18 @@ def test_sixteen_copies_of_a_clean_trial(session, tmp_path):
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("name", ["one*", "a=1 [seed 7] {a,b} what? back\\slash 50%41"])
-def test_a_folder_with_the_name_of_a_pattern(session, tmp_path, monkeypatch, name):
+def test_a_folder_with_the_name_of_a_pattern(session, tmp_path, monkeypatch):
     """Spark would take it for a pattern. The folder is named as a user types it; a second folder fits the pattern."""
     catalogue = claims.load()
-    recorded(tmp_path / name, [CLEAN, LOSSY])
+    names = ("plain", "one*", "a=1 [seed 7] {a,b} what? back\\slash 50%41")
+    for name in names:
+        recorded(tmp_path / name, [CLEAN, LOSSY])
     recorded(tmp_path / "one more", [CLEAN, CLEAN])
-    recorded(tmp_path / "plain", [CLEAN, LOSSY])
     monkeypatch.chdir(tmp_path)
-    found, plain = (
-        judge.judge(pathlib.Path(each), catalogue, scenario.load(catalogue), session) for each in (name, "plain")
-    )
+    plain, *others = (judge.judge(pathlib.Path(name), catalogue, scenario.load(catalogue), session) for name in names)
 
-    assert (plain.rows, plain.courses) == (found.rows, found.courses)
-    assert any(witness.timeline for row in found.rows for witness in row.witnesses)
+    assert [(plain.rows, plain.courses)] * 2 == [(found.rows, found.courses) for found in others]
+    assert any(witness.timeline for row in plain.rows for witness in row.witnesses)
 
 
 def test_an_edited_run_file_is_incomplete(run):

@@ -97,7 +97,7 @@ def test_a_run_that_was_changed(judge, there, tmp_path, change):
 
 
 @pytest.mark.spark
-def test_a_copy_that_exists(judge, there, tmp_path):
+def test_a_copy_that_exists(session, judge, there, tmp_path):
     """That of the same run is completed, and stays judged; nothing else is ever written into."""
     uri, copy = f"{there.as_uri()}/one", tmp_path / "runs" / "one"
     assert 0 == judge(uri).returncode
@@ -117,7 +117,7 @@ def test_a_copy_that_exists(judge, there, tmp_path):
     edit_history(copy)
     refused()
     shutil.rmtree(copy)
-    judge(uri)
+    remote.copy_runs(session.spark, uri)
     (copy / "trials" / "subject.2" / "more.jsonl").write_text("")
     refused()
     shutil.rmtree(copy)

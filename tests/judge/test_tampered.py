@@ -126,6 +126,19 @@ def passed(tmp_path_factory):
     return place
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_tampering_is_seen(passed, tmp_path, kind):
+    """When the folder is read, before Spark is asked: such a run is never finished, and an unfinished run is no pass."""
+    run = shutil.copytree(passed, tmp_path / "run")
+    KINDS[kind](run)
+    try:
+        found = folder.read(run).run
+    except HistoryError as error:
+        assert str(run) in str(error)
+    else:
+        assert not found.finished
+
+
 @pytest.mark.spark
 def test_the_run_that_is_tampered_with_was_a_pass(typed, session, passed):
     """Else none of the kinds below shows anything."""
@@ -136,10 +149,10 @@ def test_the_run_that_is_tampered_with_was_a_pass(typed, session, passed):
     assert KILL in (passed / "report.json").read_text()
 
 
-# Each takes a judgement: of each five one is tried in every run of the tests.
+# Each takes a judgement: of each fifteen one is tried in every run of the tests.
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=[pytest.mark.full] if place % 5 else []) for place, kind in enumerate(KINDS)]
+    "kind", [pytest.param(kind, marks=[pytest.mark.full] if place % 15 else []) for place, kind in enumerate(KINDS)]
 )
 def test_no_kind_of_tampering_is_called_a_pass(typed, session, passed, tmp_path, kind):
     """By the command, as a user judges a folder again."""

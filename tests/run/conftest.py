@@ -6,24 +6,15 @@ import pathlib
 import sys
 
 import pytest
-from starts import starts_process, starts_spark
+from starts import starts_process
 
 from conformance.history import bare_header
-from conformance.judge.spark import JudgeSession
 from conformance.ledger import Ledger
 from conformance.run.record import Recording
 from conformance.scenario import Check, Scenario
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from planned_trials import planned
-
-
-@pytest.fixture(scope="module")
-@starts_spark
-def spark_for_all():
-    """One session for the tests of a file."""
-    with JudgeSession.start() as session:
-        yield session
 
 
 @pytest.fixture

@@ -163,66 +163,38 @@ def test_a_budget_plans_a_quarter_of_its_time_at_once(tmp_path, monkeypatch):
 
 
 @pytest.mark.spark
-def test_a_run_in_batches_has_the_rows_of_judging_at_once(tmp_path, monkeypatch, spark_for_all):
-    """And shows a violation while it is recorded, in a report that says that the run goes on."""
-    monkeypatch.setattr(batches, "FIRST_S", 0.05)
-    monkeypatch.setattr(batches, "RESTS", 0)
-    options = campaign.Options(
-        "reference",
-        settings=WEAK,
-        claims=("SOLCD-ACK-01",),
-        scenarios=(KILLED,),
-        required=("SOLCD-ACK-01",),
-        jobs=1,
-        seed=7,
-        out=tmp_path / "out",
-    )
-    found, violated = [], threading.Event()
-
-    def seen(judgement):
-        found.append(judgement)
-        if any(row.verdict == "VIOLATED" for row in judgement.rows):
-            violated.set()
-
-    def ended(progress):
-        """Let the last trial begin when a batch has shown the violation."""
-        if progress.record is None and progress.done == progress.total - 1:
-            assert violated.wait(120)
-
-    prepared = campaign.prepare(options)
-    whole = campaign.execute(prepared, campaign.Watcher(progress=ended, judged=seen))
-    first = next(each for each in found if any(row.verdict == "VIOLATED" for row in each.rows))
-    (at_once,) = campaign.judge_folders([prepared.folder])
-
-    assert (whole.rows, whole.self_checks, whole.courses) == (at_once.rows, at_once.self_checks, at_once.courses)
-    assert whole.account == at_once.account
-    assert (True, False, "") == (whole.run.finished, first.run.finished, whole.run.incomplete)
-    assert f"of {len(prepared.trials)} trials were judged" in first.run.incomplete
-    assert len(first.trials) < len(whole.trials)
-
-
-@pytest.mark.spark
-def test_a_violation_is_printed_while_the_run_goes_on(typed, tmp_path, monkeypatch, spark_for_all):
+def test_a_violation_is_printed_while_the_run_goes_on(typed, tmp_path, monkeypatch, spark_for_all, impatient):
+    """In a report that says that the run goes on. The rows of its end are those of judging at once."""
     monkeypatch.setattr(batches, "FIRST_S", 0.05)
     monkeypatch.setattr(batches, "RESTS", 0)
     settings = [word for each in WEAK for word in ("--set", each)]
-    chosen = ("--claims", "SOLCD-ACK-01", "--scenario", KILLED, "--require", "SOLCD-ACK-01")
-    reports, write = [], open_run.RunWriter.close
+    chosen = ("--claims", "SOLCD-ACK-01", "--scenario", KILLED, "--require", "SOLCD-ACK-01", "--seed", "7")
+    reports, judged, write, execute = [], [], open_run.RunWriter.close, campaign.execute
 
     def close(writer, **changes):
         if (tmp_path / "out" / "report.json").is_file():
             reports.append(model.read_json(tmp_path / "out" / "report.json"))
         return write(writer, **changes)
 
+    def executed(*words):
+        judged.append(execute(*words))
+        return judged[0]
+
     monkeypatch.setattr(open_run.RunWriter, "close", close)
+    monkeypatch.setattr(campaign, "execute", executed)
     done = typed("run", "--adapter", "reference", "--jobs", "1", "--out", tmp_path / "out", *settings, *chosen)
     before, printed, _ = done.stderr.partition("VIOLATED SOLCD-ACK-01 in ")
+    (whole,), (at_once,) = judged, campaign.judge_folders([tmp_path / "out"])
+    first, last = reports[0], model.read_json(tmp_path / "out" / "report.json")
 
     assert printed, done.stderr
     assert "judging" not in before
     assert f"again: conformance replay {tmp_path / 'out'} --scenario {KILLED} --trial " in done.stderr
     assert 1 == done.stderr.count("VIOLATED SOLCD-ACK-01 in ")
-    assert not reports[0].run.finished
-    assert {"VIOLATED"} == {row.verdict for row in reports[0].verdicts if row.trials and row.claim == "SOLCD-ACK-01"}
-    assert model.read_json(tmp_path / "out" / "report.json").run.finished
+    assert {"VIOLATED"} == {row.verdict for row in first.verdicts if row.trials and row.claim == "SOLCD-ACK-01"}
+    assert (False, True, True, "") == (first.run.finished, last.run.finished, whole.run.finished, whole.run.incomplete)
+    assert f"of {len(whole.trials)} trials were judged" in first.run.incomplete
+    assert len(first.trials) < len(whole.trials)
+    assert (whole.rows, whole.self_checks, whole.courses) == (at_once.rows, at_once.self_checks, at_once.courses)
+    assert whole.account == at_once.account
     assert 1 == done.returncode

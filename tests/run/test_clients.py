@@ -218,7 +218,7 @@ def test_messages_without_a_body_and_large_ones_are_drained_as_they_were_sent(pl
 
 
 @pytest.mark.parametrize("liar", ["keeps-early-sends-in-memory", "forgets-at-the-second-start"])
-def test_publishers_that_return_find_a_broker_that_loses(play, liar):
+def test_publishers_that_return_find_a_broker_that_loses(play, impatient, liar):
     """Each of these defects needs a second start: what was sent between the two, or what both have found."""
     steps = scenario.load(claims.load())["broker-killed-again-after-publishers-returned"].drawn(7).steps
     record, folder = play(*steps, liar=liar)

@@ -42,7 +42,7 @@ def test_a_power_loss(play, protocol):
 
 
 @needs_disk
-def test_a_power_loss_takes_what_was_not_synced(play):
+def test_a_power_loss_takes_what_was_not_synced(play, impatient):
     """With its syncs switched off. The page cache would survive the death of a process."""
     loss = PowerLoss(Nth("confirm", 300))
     settings = ADAPTER.effective({"sync_non_transactional": False})

@@ -20,7 +20,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "clients"))
 import certificates
 from planned_trials import run_one
 
-KILLED = "broker-killed-while-publishing"
+KILLED = "broker-killed-while-sending-one-by-one"
 SCRIPT = """#!/bin/sh
 cd "$(dirname "$0")"
 case $1 in

@@ -10,7 +10,6 @@ from conformance.claims import Kind
 from conformance.faults import possible
 from conformance.history import bare_header
 from conformance.judge.input.packing import compact
-from conformance.judge.spark import JudgeSession
 from conformance.judge.verdict import collect_facts
 from conformance.ledger import Ledger
 from conformance.run.planning import plan
@@ -59,7 +58,7 @@ def test_every_liar_of_the_table_is_needed():
 @pytest.mark.parametrize(
     "only", [pytest.param(FEW, id="few"), pytest.param(set(FALLBACKS), id="all", marks=pytest.mark.full)]
 )
-def test_each_fallback_control_fails(only, tmp_path):
+def test_each_fallback_control_fails(only, tmp_path, spark_for_all):
     """The trials share brokers as in a whole run: the journal of one must not hide what the next one loses."""
     unable = {item for item in only if possible.unable(SCENARIOS[item].faults)}
     played = [
@@ -74,10 +73,8 @@ def test_each_fallback_control_fails(only, tmp_path):
         finally:
             recording.close()
     used = [(anomaly, check.exposure) for item in only for anomaly, check in FALLBACKS[item].items()]
-    with JudgeSession.start() as session:
-        facts = collect_facts(
-            session.spark, [compact(tmp_path / "trials" / name, one) for name, one in records.items()], used
-        )
+    packed = [compact(tmp_path / "trials" / name, one) for name, one in records.items()]
+    facts = collect_facts(spark_for_all.spark, packed, used)
     seen = {
         (trial.script.id, anomaly): facts[trial.id].offences(anomaly) > 0
         if trial.id in facts

@@ -49,7 +49,7 @@ def drained(folder, phase):
     }
 
 
-def test_dead_letters_and_expired_messages_are_found(play):
+def test_dead_letters_and_expired_messages_are_found(play, impatient):
     """The consumer dies with open deliveries: after their only attempt they are in the dead-letter queue."""
     record, folder = play(*CRASH, settings=REFERENCE.effective({"max_delivery_attempts": 1}))
     aside, back = drained(folder, Phase.INFO), drained(folder, Phase.OK)
@@ -61,7 +61,7 @@ def test_dead_letters_and_expired_messages_are_found(play):
 
 
 @pytest.mark.parametrize("protocol", ["amqp", "stomp"])
-def test_expired_messages_are_found_and_the_others_delivered(play, protocol):
+def test_expired_messages_are_found_and_the_others_delivered(play, impatient, protocol):
     """The first publisher gives its messages a time to live, which is over when the second has sent its own."""
     steps = (Publish(30, window=5, lives_ms=100), Publish(10, window=1, every_ms=30), *SETTLE)
     record, folder = play(*steps, settings=REFERENCE.effective({"expiry_destination": "EXPIRED"}), protocol=protocol)
@@ -160,7 +160,7 @@ KILLED = (Publish(30, window=5, until=Kill(Nth("confirm", 30))), Restart(), *SET
         ("<expiry-delay>500</expiry-delay><expiry-address>DEAD</expiry-address>", KILLED, 30),
     ],
 )
-def test_artemis_with_a_configuration_of_its_owner(play, tmp_path, policy, steps, moved):
+def test_artemis_with_a_configuration_of_its_owner(play, impatient, tmp_path, policy, steps, moved):
     """Moved messages are found in their queue, and the drain waits for delayed ones: none is missing."""
     file = tmp_path / "broker.xml"
     file.write_text(BROKER_XML.replace("POLICY", policy))

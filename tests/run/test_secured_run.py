@@ -12,7 +12,7 @@ import zipfile
 
 import pytest
 from click.testing import CliRunner
-from starts import starts_process, starts_spark
+from starts import starts_process
 
 from conformance import adapters, campaign, claims, paths, report, scenario
 from conformance.adapters.credentials import Access, ClientTls, Secret
@@ -21,7 +21,7 @@ from conformance.errors import LaunchError, UsageError
 from conformance.followup import bundle, replay
 from conformance.frontend.cli import cli
 from conformance.judge.rows import Verdict
-from conformance.judge.spark import Gateway, JudgeSession
+from conformance.judge.spark import Gateway
 from conformance.ledger import Ledger
 from conformance.report import model
 from conformance.run import artifacts
@@ -31,18 +31,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "clients"))
 import certificates
 from planned_trials import run_one
 
-KILLED, CUT = "broker-killed-while-publishing", "cut-in-transaction"
+KILLED, CUT = "broker-killed-while-sending-one-by-one", "cut-in-transaction"
 PLAIN = '"--amqp-port", "{amqp_port}", "--stomp-port", "{stomp_port}",'
 SECURED = """"--amqps-port", "{amqp_port}", "--stomps-port", "{stomp_port}", "--amqp-port", "0", "--user", "alice",
   "--password-file", "{here}/password", "--tls-cert", "{here}/broker.pem", "--tls-key", "{here}/broker.key",
   "--tls-ca", "{here}/ca.pem","""
-
-
-@pytest.fixture(scope="module")
-@starts_spark
-def spark():
-    with JudgeSession.start() as session:
-        yield session
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +77,7 @@ def files_with(secret, root):
         pytest.param("stomp", {}, id="stomp+ssl with login", marks=pytest.mark.full),
     ],
 )
-def test_a_run_behind_tls(spark, folder, tmp_path, monkeypatch, protocol, mine):
+def test_a_run_behind_tls(spark_for_all, folder, tmp_path, monkeypatch, protocol, mine):
     """Run, bundle and replay use the credentials, and none of them stores the password."""
     monkeypatch.setenv("ALICE", certificates.PASSWORD)
     tls = ClientTls(ca=str(folder / "ca.pem"), **{name: str(folder / file) for name, file in mine.items()})
@@ -93,14 +86,13 @@ def test_a_run_behind_tls(spark, folder, tmp_path, monkeypatch, protocol, mine):
     judged = run_one(made, KILLED)
     catalogue = claims.load()
     report.write_all(judged, catalogue, scenario.load(catalogue), tmp_path / "run")
-    zipped = bundle.make(f"{tmp_path}/run#{KILLED}.subject.1", tmp_path / "bug.zip", spark, trust=True)
+    zipped = bundle.make(f"{tmp_path}/run#{KILLED}.subject.1", tmp_path / "bug.zip", spark_for_all, trust=True)
     wanted = replay.ReplayRequest(tmp_path / "run", KILLED, "1", out=tmp_path / "again", trust=True)
     again = replay.prepare(wanted)
 
     (row,) = (row for row in judged.rows if row.trials and row.claim == "SOLCD-ACK-01")
-    assert (row.scenario, row.verdict) == (KILLED, Verdict.INCONCLUSIVE), (
-        row.reason
-    )  # it was played: one trial, no control
+    # It was played: one trial, no control.
+    assert (row.scenario, row.verdict) == (KILLED, Verdict.INCONCLUSIVE), row.reason
     with zipfile.ZipFile(zipped.path) as members:
         bug, script = (members.read(name).decode() for name in ("bug.md", "reproduce.py"))
     assert f"python reproduce.py --address 127.0.0.1:{5671 if mine else 61614} --tls-ca CA.pem" in bug

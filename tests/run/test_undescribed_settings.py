@@ -38,6 +38,7 @@ path = "{instance}/data"
 [journal]
 path = "{instance}/data"
 """
+KILLED = "broker-killed-while-sending-one-by-one"
 LIAR = ', "--liar", "treats-persistent-as-non-persistent"'
 STORES_NOTHING = """
 [settings.persistence]
@@ -49,11 +50,11 @@ description = "it stores nothing."
 
 
 @pytest.fixture
-def run(typed, spark_for_all, tmp_path):
+def run(typed, spark_for_all, impatient, tmp_path):
     def play(toml):
         (tmp_path / "broker.toml").write_text(toml)
-        words = ("--claims", "SOLCD-ACK-01", "--quick", "--seed", "5", "--out", tmp_path / "out")
-        done = typed("run", "--adapter", "./broker.toml", *words)
+        words = ("--claims", "SOLCD-ACK-01", "--scenario", KILLED, "--trials", "1", "--seed", "5")
+        done = typed("run", "--adapter", "./broker.toml", *words, "--out", tmp_path / "out")
         return done, model.read_json(tmp_path / "out" / "report.json")
 
     return play

@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 
 @pytest.fixture(scope="module")
-def judged(folder: pathlib.Path) -> Judgement:
+def judged(folder: pathlib.Path, spark_for_all: object) -> Judgement:
     made = _prepared(folder, adapter="reference", judge_as=("solace",), claims=(*HOLD, "SOLPUB-WIN-01"), trials=3)
     return campaign.execute(made, campaign.Watcher())
 

@@ -17,6 +17,7 @@ from conformance.run.trial.player import INTERRUPTED
 pytestmark = pytest.mark.spark
 UNSYNCED = ("--set", "sync_non_transactional=false", "--set", "sync_transactional=false")
 ONE = ("--claims", "SOLCD-ACK-01", "--scenario", "broker-killed-while-sending-one-by-one")
+LEAST = ("--claims", "EMS-CLIENT-03", "--scenario", "consumer-holds-many-unacknowledged")
 WEAK = (*UNSYNCED, "--set", "journal_buffer_ms=60000")
 
 
@@ -127,13 +128,13 @@ def run_id(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.full)])
-def test_interrupted(tmp_path, conformance, marked, number):
+def test_interrupted(tmp_path, typed, spark_for_all, marked, number):
     """It holds nothing; resumed by the line that it printed, it keeps what it has, and holds."""
     process = start(tmp_path, *ONE)
     first_trial(process)
     os.kill(process.pid, number)
     _, said = process.communicate(timeout=300)
-    judged = conformance("judge", tmp_path / "out")
+    judged = typed("judge", tmp_path / "out")
     report = model.read_json(tmp_path / "out" / "report.json")
 
     assert 130 == process.returncode
@@ -143,7 +144,7 @@ def test_interrupted(tmp_path, conformance, marked, number):
     assert 0 != judged.returncode
 
     before = recorded(tmp_path)
-    resumed = conformance(*shlex.split(said.partition("to go on: conformance ")[2]))
+    resumed = typed(*shlex.split(said.partition("to go on: conformance ")[2]))
     again = model.read_json(tmp_path / "out" / "report.json")
 
     assert 0 == resumed.returncode, resumed.stdout + resumed.stderr
@@ -159,7 +160,7 @@ def recorded(tmp_path):
     return {name: path.stat().st_mtime_ns for name, path in found.items() if INTERRUPTED not in path.read_text()}
 
 
-def test_killed_harness(tmp_path, conformance, marked):
+def test_killed_harness(tmp_path, typed, spark_for_all, marked):
     """The next run releases the resources of the killed one, and nothing else."""
     process = start(tmp_path, *ONE)
     first_trial(process)
@@ -167,11 +168,9 @@ def test_killed_harness(tmp_path, conformance, marked):
     process.wait()
     left = marked(run_id(tmp_path))
     bystander = subprocess.Popen(["sleep", "300"])
-    judged = conformance("judge", tmp_path / "out")
+    judged = typed("judge", tmp_path / "out")
     report = model.read_json(tmp_path / "out" / "report.json")
-    following = conformance(
-        "run", "--adapter", "reference", "--claims", "AMQP-DUR-01", "--trials", "1", "--out", tmp_path / "next"
-    )
+    following = typed("run", "--adapter", "reference", *LEAST, "--trials", "1", "--out", tmp_path / "next")
 
     assert left, "the killed harness left nothing: this test shows nothing"
     assert "HOLDS" not in {str(row.verdict) for row in report.verdicts}

@@ -107,7 +107,7 @@ def test_it_is_not_played_with_all_others(monkeypatch, capsys):
     assert "link has no options" in capsys.readouterr().err
 
 
-@pytest.mark.spark
+@pytest.mark.usefixtures("spark_for_all", "impatient")
 @pytest.mark.parametrize(("liar", "found"), [("", 0), ("confirms-100-ms-before-storing", 2)])
 def test_a_kill_tells_a_liar_from_the_honest_broker(tmp_path, liar, found):
     with Ledger(tmp_path, f"power-{os.getpid()}") as ledger, contextlib.closing(Bench(tmp_path, ledger, 1)) as bench:

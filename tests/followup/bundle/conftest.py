@@ -1,7 +1,6 @@
 """One recorded run for replays and bundles: the bundled broker without syncs, killed among publishers, three times."""
 
 import concurrent.futures
-import dataclasses
 import functools
 import os
 import pathlib
@@ -13,45 +12,53 @@ import sys
 import pytest
 from broker_ports import broker_port
 from reproductions import NAME
-from starts import starts_process, starts_spark
+from starts import starts_process
 
-from conformance import campaign, claims, report, scenario
+from conformance import campaign, claims, locks, report, scenario
 from conformance.campaign import Options, Watcher
-from conformance.judge.spark import JudgeSession
 
 WEAK = ("sync_non_transactional=false", "sync_transactional=false", "journal_buffer_ms=500")
 
 
 @pytest.fixture(scope="session")
-@starts_spark
-def spark():
-    """The Spark that every judgement of this process shares."""
-    with JudgeSession.start() as session:
-        yield session
+def spark(spark_for_all):
+    return spark_for_all
 
 
 @pytest.fixture(scope="session")
-def recorded(spark, tmp_path_factory):
-    """The folder of a run that violates what its user requires, reported as the command does."""
-    folder = tmp_path_factory.mktemp("recorded") / "run"
+def recorded(spark, tmp_path_factory, worker_id):
+    """The folder of a run that violates what its user requires, reported as the command does.
+
+    The first process of the tests that needs it records it for all of them. A test changes a `copy`.
+    """
+    alone = worker_id == "master"  # without workers of xdist the parent is of other runs too
+    place = tmp_path_factory.mktemp("alone") if alone else tmp_path_factory.getbasetemp().parent
+    folder, done = place / "recorded" / "run", place / "recorded" / "done"
+    with locks.lock(place / "recorded"):
+        if not done.exists():
+            record(folder, tmp_path_factory.mktemp("state-of-recorded"))
+            done.touch()
+    return folder
+
+
+def record(folder, state):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state-of-recorded")))
+        patch.setenv("XDG_STATE_HOME", str(state))
+        patch.setattr("conformance.run.trial.player.LIVENESS_S", 5.0)  # as `impatient`
         options = Options(
             "reference",
             settings=WEAK,
             claims=("SOLCD-ACK-01",),
             required=("SOLCD-ACK-01",),
+            scenarios=(NAME,),
             trials=3,
             jobs=1,
             seed=7,
             out=folder,
         )
-        prepared = campaign.prepare(options)
-        only = dataclasses.replace(prepared.selection, only=frozenset({NAME}))
-        judgement = campaign.execute(dataclasses.replace(prepared, selection=only), Watcher())
+        judgement = campaign.execute(campaign.prepare(options), Watcher())
     catalogue = claims.load()
     report.write_all(judgement, catalogue, scenario.load(catalogue), folder)
-    return folder
 
 
 @pytest.fixture

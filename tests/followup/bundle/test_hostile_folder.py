@@ -66,12 +66,12 @@ def test_a_name_that_stays(tmp_path, monkeypatch):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("name", ["report.html", "run.part", "trials/again", f"trials/{FIRST}/events.parquet"])
-def test_judge_writes_through_no_link(copy, secret, conformance, name):
+def test_judge_writes_through_no_link(copy, secret, spark, typed, name):
     """One line and exit 3; what the link leads to stays as it was."""
     path = copy / name
     path.unlink(missing_ok=True)
     path.symlink_to(secret)
-    done = conformance("judge", copy)
+    done = typed("judge", copy)
 
     assert (3, 1) == (done.returncode, done.stderr.count("\n")), done.stderr
     assert f"'{name}' leads out of the folder or is a symbolic link" in done.stderr

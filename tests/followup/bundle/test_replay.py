@@ -44,7 +44,7 @@ def honest(folder):
         records.save(msgspec.structs.replace(records.read(path, TrialRecord), settings=values), path)
 
 
-def test_seen_again(recorded, spark, tmp_path):
+def test_seen_again(recorded, spark, impatient, tmp_path):
     """The same k and steps twice, judged by the same judge: the loss is there in both."""
     prepared = replay.prepare(wanted(recorded, tmp_path, times=2))
     outcome = replay.execute(prepared, Watcher())
@@ -107,7 +107,7 @@ def test_recovery_is_compared(copy, spark, tmp_path):
     assert not outcome.again
 
 
-def test_control(copy, spark, tmp_path):
+def test_control(copy, spark, impatient, tmp_path):
     """A control is the same product, weakened as its label says; it is seen to fail again, and no row accuses it."""
     weak = records.read(trial_file(copy), TrialRecord).settings
     honest(copy)
