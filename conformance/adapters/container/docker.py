@@ -392,6 +392,11 @@ class DockerLauncher(FileLauncher):
             raise UsageError(f"{file.name} has no [container]: it runs natively only")
         return cls()
 
+    @classmethod
+    def lacks_here(cls, file: BrokerFile, /) -> str:
+        lacks_container = "" if file.container else "no [container] in its broker.toml: it runs natively only"
+        return super().lacks_here(file) or lacks_container
+
     def recipe(self, source: BrokerSource, *, offline: bool = False) -> Recipe:
         inside = dataclasses.replace(source, home=images.HOME)
         if source.file.default_version == BUNDLED:

@@ -494,6 +494,10 @@ class ExternalLauncher(FileLauncher):
         except UsageError as error:
             raise UsageError(f"{where}: {error}") from error
 
+    @classmethod
+    def lacks_here(cls, _: BrokerFile, /) -> str:
+        return ""
+
     def version(self, file: BrokerFile, asked: str | None) -> str:
         return asked or default_version(file)
 
