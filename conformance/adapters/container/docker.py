@@ -190,42 +190,40 @@ class Able:
 
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
-        self._found: dict[str, str] = {}
 
     def __call__(self, wanted: Wanted) -> str:
         if wanted.means is Means.TRACER:
-            return self._once("trace", self._cannot_trace)
-        if wanted.signal:
-            return self._once("signal", self._cannot_signal)
-        return ""
+            return self._cannot_trace
+        return self._cannot_signal if wanted.signal else ""
 
-    def _once(self, what: str, ask: Callable[[Engine, str, Ledger], str]) -> str:
-        if what not in self._found:
-            engine = connect()
-            with locks.scratch("able") as folder:
-                run = f"able-{uuid.uuid4().hex[:12]}"
-                with Ledger(folder, run) as ledger:
-                    self._found[what] = ask(engine, broker_image(engine, self._recipe).name, ledger)
-        return self._found[what]
+    @contextlib.contextmanager
+    def _trial(self) -> Iterator[tuple[Engine, str, Ledger]]:
+        """The engine, the image of the broker, and the ledger of a trial container."""
+        engine = connect()
+        with locks.scratch("able") as folder, Ledger(folder, f"able-{uuid.uuid4().hex[:12]}") as ledger:
+            yield engine, broker_image(engine, self._recipe).name, ledger
 
-    def _cannot_trace(self, engine: Engine, image: str, ledger: Ledger) -> str:
-        spec = Spec(image, ("/bin/sh", "-c", _TRIAL))
-        status, said = engine.run(spec, ledger.run_id, ledger)
+    @functools.cached_property
+    def _cannot_trace(self) -> str:
+        with self._trial() as (engine, image, ledger):
+            status, said = engine.run(Spec(image, ("/bin/sh", "-c", _TRIAL)), ledger.run_id, ledger)
         return reason_of(status, said, image)
 
-    def _cannot_signal(self, engine: Engine, image: str, ledger: Ledger) -> str:
-        container = engine.create(Spec(image, ("/bin/sleep", "60")), ledger.run_id, ledger)
-        try:
-            first = Init(container, container.start())
-            with open_pidfd(first.pid) as handle:
-                send(handle, signal.SIGKILL)
-                ended = wait_ended([handle], _ENDS_S)
-        except LaunchError as error:
-            return str(error)
-        except PermissionError:
-            return f"{unseen(container.name)}; this user may not signal its processes"
-        finally:
-            container.remove()
+    @functools.cached_property
+    def _cannot_signal(self) -> str:
+        with self._trial() as (engine, image, ledger):
+            container = engine.create(Spec(image, ("/bin/sleep", "60")), ledger.run_id, ledger)
+            try:
+                first = Init(container, container.start())
+                with open_pidfd(first.pid) as handle:
+                    send(handle, signal.SIGKILL)
+                    ended = wait_ended([handle], _ENDS_S)
+            except LaunchError as error:
+                return str(error)
+            except PermissionError:
+                return f"{unseen(container.name)}; this user may not signal its processes"
+            finally:
+                container.remove()
         return "" if ended else f"a container's process was still there {_ENDS_S:.0f} s after SIGKILL"
 
 
