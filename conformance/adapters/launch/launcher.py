@@ -75,7 +75,6 @@ class FileLauncher(abc.ABC):
         return versions.checked_version(file, asked, native=not self.contained)
 
     def lacks(self, source: BrokerSource, need: Need) -> str:
-        """As `Adapter.lacks`."""
         file, name = source.file, source.file.name
         if need == COPIED and source.own is not None:
             return "a configuration of your own declares its queues"
@@ -101,7 +100,6 @@ class FileLauncher(abc.ABC):
         return "" if is_met else why
 
     def artifacts(self, source: BrokerSource) -> tuple[Artifact, ...]:
-        """As `Adapter.artifacts`."""
         rules = source.file.fetch
         return () if rules is None or self.home else rules.artifacts(source.version, source.file.name)
 
