@@ -448,7 +448,9 @@ def test_a_copy_of_keys_listens_on_ports_of_its_own(tmp_path):
         tmp_path,
         RABBITMQ,
     )
-    ran = mine.own.copy(mine.file, mine.effective(), ["q"], own_configuration._Braces(listen="127.0.0.1"))
+    ran = mine.own.copy(
+        mine.file, mine.effective(), ["q"], {**own_configuration.unfilled_words(mine.file), "listen": "127.0.0.1"}
+    )
 
     assert ran.decode().splitlines() == [
         "channel_max = 9",

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from conformance.adapters import web
-from conformance.adapters.credentials import OPEN, Access
+from conformance.adapters.credentials import OPEN, Access, write_private
 from conformance.adapters.external.commands import Commands, owner_environment
 from conformance.adapters.file.launch_tables import Command, External, Remove
 from conformance.adapters.file.placeholders import fill
@@ -88,9 +88,7 @@ def prefix_of(run: str, hyphen: str) -> str:
 
 def write_removals(path: pathlib.Path, how: Mapping[str, Removal]) -> None:
     """Write down how each queue is removed, in a file that only this user can read."""
-    path.touch(mode=0o600)
-    path.chmod(0o600)
-    path.write_bytes(msgspec.json.encode(dict(how)))
+    write_private(path, msgspec.json.encode(dict(how)))
 
 
 def release(record: Mapping[str, Any]) -> str:
@@ -369,15 +367,10 @@ class RunQueues:
         return msgspec.structs.replace(
             found,
             **where,
-            verb=how.verb,
+            **how.model_dump(include={"verb", "status", "field", "value", "absent", "seconds"}),
             headers={key: self._fill(text, name, "remove") for key, text in how.headers.items()},
             properties={key: self._fill(text, name, "remove") for key, text in how.properties.items()},
             body=self._fill(how.body, name, "remove"),
-            status=how.status,
-            field=how.field,
-            value=how.value,
-            absent=how.absent,
-            seconds=how.seconds,
         )
 
     def _where(self, how: Remove, name: str) -> dict[str, Any] | None:
