@@ -25,10 +25,11 @@ from conformance.adapters.external.addresses import HTTP, Place, WitnessConnecti
 from conformance.adapters.external.commands import Commands, RunningCommand
 from conformance.adapters.external.queues import PREFIX, Existing, RunQueues
 from conformance.adapters.external.rules import asked_by, complete_rules
-from conformance.adapters.file.launch_tables import External, read_external
+from conformance.adapters.file.launch_tables import External
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.settings import show
+from conformance.adapters.file.table import read_file
 from conformance.adapters.interface import READY_QUEUE, Broker, DepthProbe, JournalFiles
 from conformance.adapters.launch.launcher import FileLauncher
 from conformance.adapters.launch.one_node import PlannedBroker
@@ -464,7 +465,7 @@ class ExternalLauncher(FileLauncher):
     def of(cls, file: BrokerFile, at: str, here: pathlib.Path, /) -> Self:
         base, home = file.external or External(), here
         if at.endswith(".toml"):
-            said, here, where = read_external(pathlib.Path(at)), pathlib.Path(at).absolute().parent, at
+            said, here, where = read_file(pathlib.Path(at), External), pathlib.Path(at).absolute().parent, at
         elif at or base.urls:
             said, where = External(urls={**base.urls, **addresses.urls_by_protocol(at)}), file.name
         else:
