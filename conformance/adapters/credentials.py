@@ -145,7 +145,7 @@ class Url(NamedTuple):
     protocol: str
     host: str
     port: int
-    access: Access
+    access: Access = OPEN
 
     def __str__(self) -> str:
         """Write it as a user types it; it has no secret."""
