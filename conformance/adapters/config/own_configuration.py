@@ -392,20 +392,13 @@ def first_in_force(setting: Setting, read: Sequence[tuple[str, str]], name: str)
     return next(iter([*other, *read]), None)
 
 
-def _in_force(setting: Setting, text: Text, at: str, name: str) -> tuple[str, str | None]:
-    """The first place of a setting whose value differs from the default; else the first one in the file."""
-    read = [(one, said) for one in (at, *setting.also) if (said := text.read(one)) is not None]
-    return first_in_force(setting, read, name) or (at, None)
-
-
-def _unreadable(setting: Setting, text: Text, at: str, name: str) -> Iterator[RefusalReason]:
+def _unreadable(setting: Setting, text: Text, read: Sequence[tuple[str, str]], name: str) -> Iterator[RefusalReason]:
     """Yield the places of a setting whose value is not of its type."""
-    for one in (at, *setting.also):
-        if (said := text.read(one)) is not None:
-            try:
-                value_of(setting, said, one, name)
-            except UsageError as error:
-                yield RefusalReason(f"line {text.line(one)}: {error}")
+    for at, said in read:
+        try:
+            value_of(setting, said, at, name)
+        except UsageError as error:
+            yield RefusalReason(f"line {text.line(at)}: {error}")
 
 
 def _stock(
@@ -423,13 +416,15 @@ def _stock(
         at = place_of(setting, rules)
         if not at or not setting.settable:
             continue
-        if wrong := list(_unreadable(setting, text, at, name)):
+        read = [(one, said) for one in (at, *setting.also) if (said := text.read(one)) is not None]
+        if wrong := list(_unreadable(setting, text, read, name)):
             problems += wrong
             continue
-        at, said = _in_force(setting, text, at, name)
-        if said is None:
+        chosen = first_in_force(setting, read, name)
+        if chosen is None:
             found |= {} if f"setting.{name}" in used else {name: None}
             continue
+        at, said = chosen
         found[name] = value_of(setting, said, at, name)
         if setting.exists and found[name] and not text.values(setting.exists.format(value=found[name])):
             notes.append(f"{at} is {said}, and the file has no such queue; conditions of claims see no {name}")
