@@ -47,7 +47,7 @@ from conformance.adapters.interface import Broker
 from conformance.adapters.launch.launcher import FileLauncher, check_starts
 from conformance.adapters.launch.native import NativeBroker
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, make_plan
-from conformance.adapters.launch.process_tree import Tree
+from conformance.adapters.launch.process_tree import Tree, descendants
 from conformance.adapters.launch.readiness import Readiness
 from conformance.errors import LaunchError, UsageError
 from conformance.ledger import Ledger
@@ -122,8 +122,7 @@ class ContainerTree(Tree):
         """The first process, parents before their children, then all others."""
         if self.leader.poll() is None:
             yield self.leader.pid
-            with contextlib.suppress(psutil.Error):
-                yield from (child.pid for child in psutil.Process(self.leader.pid).children(recursive=True))
+            yield from descendants(self.leader.pid)
         yield from _members(self._id)
 
 
@@ -341,9 +340,6 @@ class ContainerBroker(NativeBroker):
 
     def _spawn(self, wrap: Sequence[str]) -> None:
         gate = self.folder / "gate"
-        pid_file = self.plan.pid_file
-        if pid_file is not None:
-            pid_file.unlink(missing_ok=True)  # of a start that was killed: its number may be another's by now
         if self.container is None:
             name = names_of([self._ledger.run_id, self.folder.name])
             os.mkfifo(gate)
@@ -359,7 +355,7 @@ class ContainerBroker(NativeBroker):
         ]
         (self.folder / "start.sh").write_text("\n".join([*lines, ""]))
         forks = self.plan.source.file.start.leaves_its_parent
-        self._tree = ContainerTree(self.container, self.container.start(), pid_file=pid_file, forks=forks)
+        self._tree = ContainerTree(self.container, self.container.start(), pid_file=self.plan.pid_file, forks=forks)
         os.write(self._gate, b"go\n")
 
     def _beside(self, command: Sequence[str], seconds: float) -> tuple[int, str]:
