@@ -36,6 +36,14 @@ MECHANISMS = (ANONYMOUS, PLAIN, EXTERNAL, *SCRAM)
 REDACTED = "<redacted>"
 
 
+def write_private(path: pathlib.Path, data: bytes) -> None:
+    """Write a file that only its owner can read: it may hold passwords."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    path.chmod(0o600)
+    path.write_bytes(data)
+
+
 class Secret(msgspec.Struct, frozen=True):
     """Where a secret is: the name of an environment variable, or a file whose one line it is. Exactly one of the two.
 
@@ -137,7 +145,7 @@ class Url(NamedTuple):
     protocol: str
     host: str
     port: int
-    access: Access
+    access: Access = OPEN
 
     def __str__(self) -> str:
         """Write it as a user types it; it has no secret."""

@@ -21,16 +21,8 @@ from conformance.claims import STORED, Value
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
 from conformance.protocols import describe
-from conformance.scenario.needs import (
-    COPIED,
-    FOR_TOPIC,
-    MODIFIED,
-    SELECTS,
-    SUBSCRIBED,
-    TIME_TO_LIVE,
-    Need,
-    Wanted,
-)
+from conformance.scenario import needs
+from conformance.scenario.needs import Need, Wanted
 
 DURABLE = frozenset({"durable_queues", "send_confirmed"})
 """With these capabilities a protocol whose confirm stores promises `STORED`, also if the file does not declare it.
@@ -97,19 +89,18 @@ class FileAdapter:
         return self.launcher.lacks(self.source, need)
 
     def lacks_over(self, need: Need, protocol: str) -> str:
-        """As `Adapter.lacks_over`."""
         over, name, traits = self.file.protocols[protocol], self.name, describe(protocol).traits
         outcomes = over.options.outcomes
         met: Mapping[Need, tuple[object, str]] = {
-            COPIED: (over.copied, f"the adapter of {name} does not say `copied` over {protocol}"),
-            FOR_TOPIC: (traits.annotations, f"messages have no annotations over {protocol}"),
-            MODIFIED: ("modified" in outcomes, f"{name} has only {', '.join(outcomes)} over {protocol}"),
-            SELECTS: (
+            needs.COPIED: (over.copied, f"the adapter of {name} does not say `copied` over {protocol}"),
+            needs.FOR_TOPIC: (traits.annotations, f"messages have no annotations over {protocol}"),
+            needs.MODIFIED: ("modified" in outcomes, f"{name} has only {', '.join(outcomes)} over {protocol}"),
+            needs.SELECTS: (
                 "selectors" in self.capabilities(protocol),
                 f"the adapter of {name} does not declare selectors over {protocol}",
             ),
-            SUBSCRIBED: (over.topic is not None, f"the adapter of {name} does not say `topic` over {protocol}"),
-            TIME_TO_LIVE: (
+            needs.SUBSCRIBED: (over.topic is not None, f"the adapter of {name} does not say `topic` over {protocol}"),
+            needs.TIME_TO_LIVE: (
                 traits.time_to_live or over.options.expires,
                 f"the file of {name} does not say `time_to_live` over {protocol}",
             ),
@@ -129,7 +120,6 @@ class FileAdapter:
     def install(
         self, progress: Progress | None = None, *, offline: bool = False, into: pathlib.Path | None = None
     ) -> pathlib.Path:
-        """As `Adapter.install`, in the cache or in `into`."""
         return self.launcher.install(self.source, progress, offline=offline, into=into)
 
     @property

@@ -72,9 +72,11 @@ def find(spec: str) -> Adapter:
         file, _, word = name.rpartition(":")
         path = pathlib.Path(file).absolute()
         return _made(_member(_module(path), word, path), name, version_word, launcher, path)
-    if name in (others := plugged_adapters()):
+    own = names()
+    others = {} if name in own else plugged_adapters()  # to list them reads the metadata of every package
+    if name in others:
         return _made(_loaded(others[name]), name, version_word, launcher, paths.fixtures())
-    path = _path(name, [*names(), *others])
+    path = _path(name, [*own, *others])
     return FileAdapter.of(_load(path), version_word, launcher, path=path, asked=name)
 
 

@@ -20,7 +20,7 @@ from conformance.adapters.distribution import fetch
 from conformance.adapters.file.launch_tables import Jar, Progress
 from conformance.adapters.file.model import BrokerFile, Protocol, Setting
 from conformance.adapters.file.settings import EffectiveSettings, explicit
-from conformance.adapters.file.table import Table, Word, problems, read_toml, together
+from conformance.adapters.file.table import Table, Word, read_file
 from conformance.adapters.file_adapter import FileAdapter
 from conformance.adapters.interface import Adapter
 from conformance.errors import UsageError
@@ -125,10 +125,7 @@ def find(name: str) -> ClientFile:
     if name not in names():
         raise UsageError.unknown("client", name, names())
     path = paths.fixtures() / "clients" / name / "client.toml"
-    try:
-        return ClientFile.model_validate(read_toml(path))
-    except pydantic.ValidationError as error:
-        raise together(problems(error, ClientFile)).within(str(path)) from error
+    return read_file(path, ClientFile)
 
 
 def over(wire: str) -> list[str]:

@@ -88,23 +88,25 @@ class Management:
 
 @by_amqp
 def remove(how: Removal) -> str:
-    """Remove one queue. Return why it is still there; empty if it is gone."""
+    """Remove one queue by its request. Return why it is still there; empty if it is gone."""
+    request = how.request
+    assert request is not None  # else there is nothing to ask
     try:
-        management = Management(how.host, how.port, how.address, how.access, "conformance-remove", relayed=False)
+        management = Management(how.host, how.port, request.address, how.access, "conformance-remove", relayed=False)
         try:
-            answer = management.ask(how.properties, how.body, within_s=how.seconds)
+            answer = management.ask(request.properties, request.body, within_s=request.seconds)
         finally:
             management.close()
     except (ClientError, Disconnected) as error:
-        return f"{how.address}: {error}"
+        return f"{request.address}: {error}"
     if answer is None:
-        return f"{how.address} did not answer within {how.seconds:g} s"
+        return f"{request.address} did not answer within {request.seconds:g} s"
     text = limits.quote(answer.body)
     properties: dict[str, Any] = dict(answer.properties or {})
-    said = str(properties.get(how.field)).lower()
-    if (how.absent and how.absent in text) or said == how.value or not how.field:
+    said = str(properties.get(request.field)).lower()
+    if (request.absent and request.absent in text) or said == request.value or not request.field:
         return ""
-    return f"{how.address} answered without {how.field} {how.value}: {text}"
+    return f"{request.address} answered without {request.field} {request.value}: {text}"
 
 
 class DepthClient:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pathlib
-import signal
 import socket
 
 import psutil
 import pytest
+from jvm_broker import kill_jvm
 from stomp_line import Stomp
 
 from conformance import adapters
@@ -26,13 +26,6 @@ def _broker(tmp_path: pathlib.Path, ledger: Ledger, **overrides: bool | int) -> 
     return activemq.prepare(tmp_path / "a broker", activemq.effective(overrides), ["orders"], ledger)
 
 
-def _kill(broker: Broker) -> None:
-    with broker.target.armed("kill") as descriptors:
-        assert len(descriptors) == 1  # the pid that was started is the JVM
-        signal.pidfd_send_signal(descriptors[0], signal.SIGKILL)
-    assert broker.wait_gone(10)
-
-
 def test_a_confirmed_message_is_in_its_durable_queue_after_a_kill(tmp_path: pathlib.Path, ledger: Ledger) -> None:
     """Its depth is asked over AMQP, and is right after a recovery as well."""
     with _broker(tmp_path, ledger) as broker:
@@ -41,7 +34,7 @@ def test_a_confirmed_message_is_in_its_durable_queue_after_a_kill(tmp_path: path
         receipt = first.ask("SEND\ndestination:/queue/orders\npersistent:true\nreceipt:1\n\nhello")
         passing = first.ask("SEND\ndestination:/queue/orders\nreceipt:2\n\nnot persistent")
         depths = [_depth(broker)]
-        _kill(broker)
+        kill_jvm(broker)
         first.close()
         broker.start()
         depths.append(_depth(broker))
@@ -70,7 +63,7 @@ def test_a_subscription_holds_what_is_delivered_and_what_is_not(tmp_path: pathli
         for number in (1, 2, 3):
             publisher.ask(f"SEND\ndestination:/topic/news\npersistent:true\nreceipt:{number}\n\nhello")
         depths = [_depth(broker, "mine", "news")]
-        _kill(broker)
+        kill_jvm(broker)
         subscriber.close()
         publisher.close()
         broker.start()
@@ -93,7 +86,7 @@ def test_without_persistence_a_kill_loses_what_was_confirmed(tmp_path: pathlib.P
         broker.start()
         client = Stomp(broker)
         client.ask("SEND\ndestination:/queue/orders\npersistent:true\nreceipt:1\n\nhello")
-        _kill(broker)
+        kill_jvm(broker)
         client.close()
         broker.start()
 

@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from conformance import paths
-from conformance.adapters.file.launch_tables import read_external
+from conformance.adapters.file.launch_tables import External
 from conformance.adapters.file.reading import TEXTS, _at, _unknown_placeholders, check_external, load, read_table
+from conformance.adapters.file.table import read_file
 from conformance.errors import UsageError
 
 TOML = """
@@ -342,7 +343,7 @@ def test_a_file_of_an_external_broker_names_its_mistake(tmp_path: pathlib.Path, 
     file.write_text(text)
 
     with pytest.raises(UsageError) as caught:
-        read_external(file)
+        read_file(file, External)
     assert str(caught.value).startswith(f"{file}: {expected}")
 
 
@@ -353,7 +354,7 @@ def test_the_rules_of_an_external_broker_are_checked_against_its_file(tmp_path: 
     )
 
     with pytest.raises(UsageError) as caught:
-        check_external(read_table(FILE, HERE), read_external(tmp_path / "a.toml"))
+        check_external(read_table(FILE, HERE), read_file(tmp_path / "a.toml", External))
     assert [line.strip().partition(":")[0] for line in str(caught.value).splitlines()] == [
         "2 errors",
         "external.kill.command",

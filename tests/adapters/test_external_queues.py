@@ -18,7 +18,7 @@ from conformance import adapters, history, paths
 from conformance.adapters import web
 from conformance.adapters.external import queues as run_queues
 from conformance.adapters.external.queues import Existing, Removal
-from conformance.adapters.file.launch_tables import External
+from conformance.adapters.file.launch_tables import External, Remove
 from conformance.errors import ClientError, LaunchError
 from conformance.history import Op
 from conformance.ledger import Ledger, release_leftovers
@@ -379,7 +379,7 @@ def test_a_queue_of_another_owner_is_never_removed(
 ) -> None:
     """A file that was changed cannot make the suite remove a name without its own prefix and the run's id."""
     url, asked, _ = served
-    _dead(tmp_path, name, {name: Removal(url=f"{url}/{name}", run="dead")})
+    _dead(tmp_path, name, {name: Removal(request=Remove(url=f"{url}/{name}"), run="dead")})
 
     assert [] == release_leftovers()
     assert [] == asked
@@ -434,7 +434,7 @@ def test_an_address_is_asked_and_its_password_is_not_printed(
 ) -> None:
     """What is not there any more is gone; what is refused stays, and is asked again."""
     url, asked, answers = served
-    _dead(tmp_path, "conformance-dead-q", {"conformance-dead-q": Removal(url=f"{url}/q")})
+    _dead(tmp_path, "conformance-dead-q", {"conformance-dead-q": Removal(request=Remove(url=f"{url}/q"))})
     answers += [503, 404]
     first, second = release_leftovers(), release_leftovers()
 
@@ -450,7 +450,7 @@ def test_no_other_queue_is_ever_removed(
 ) -> None:
     """Only names of the suite, with any text in the file."""
     url, asked, _ = served
-    _dead(tmp_path, name, {name: Removal(url=f"{url}/orders")})
+    _dead(tmp_path, name, {name: Removal(request=Remove(url=f"{url}/orders"))})
 
     assert ([], []) == (release_leftovers(), asked)
 

@@ -448,7 +448,9 @@ def test_a_copy_of_keys_listens_on_ports_of_its_own(tmp_path):
         tmp_path,
         RABBITMQ,
     )
-    ran = mine.own.copy(mine.file, mine.effective(), ["q"], own_configuration._Braces(listen="127.0.0.1"))
+    ran = mine.own.copy(
+        mine.file, mine.effective(), ["q"], {**own_configuration.unfilled_words(mine.file), "listen": "127.0.0.1"}
+    )
 
     assert ran.decode().splitlines() == [
         "channel_max = 9",
@@ -752,12 +754,10 @@ def test_a_file_that_the_broker_refuses_is_an_error_with_its_log(tmp_path, ledge
     assert any("few" in line for line in told.value.log_tail)
 
 
-@pytest.fixture
-def recorded(tmp_path):
+@pytest.fixture(scope="module")
+def recorded_once(tmp_path_factory):
     """The folder of a run with a configuration and a login, as far as its records go; what was given is gone."""
-    given, out = tmp_path / "given", tmp_path / "run"
-    given.mkdir()
-    out.mkdir()
+    given, out = (tmp_path_factory.mktemp(name) for name in ("given", "run"))
     (given / "broker.xml").write_text(core("<journal-type>NIO</journal-type>").replace(">true</", ">false</"))
     (given / "login.config").write_text(LOGIN)
     run = dataclasses.replace(prepare(Options("artemis", config=given, seed=1)), folder=out)
@@ -767,6 +767,12 @@ def recorded(tmp_path):
     records.save(describe(trial), out / "trials" / trial.id / "trial.json")
     shutil.rmtree(given)
     return out
+
+
+@pytest.fixture
+def recorded(recorded_once, tmp_path):
+    """A copy of that folder, which the test may change."""
+    return shutil.copytree(recorded_once, tmp_path / "run")
 
 
 def test_a_run_keeps_what_it_was_given_for_its_owner(recorded):

@@ -6,7 +6,6 @@ import contextlib
 import json
 import pathlib
 import re
-import signal
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from typing import Any
 
 import pytest
 from job_rig import make_job
+from jvm_broker import kill_jvm
 from proton import Delivery, Message
 from proton.reactor import AtMostOnce
 from proton.utils import BlockingConnection
@@ -72,13 +72,6 @@ def _get(url: str) -> Any:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(url, timeout=10) as answer:
         return json.load(answer)
-
-
-def _kill(broker: Broker) -> None:
-    with broker.target.armed("kill") as descriptors:
-        assert len(descriptors) == 1  # the pid that was started is the JVM
-        signal.pidfd_send_signal(descriptors[0], signal.SIGKILL)
-    assert broker.wait_gone(20)
 
 
 def _node(broker: Broker) -> dict[str, Any]:
@@ -188,7 +181,7 @@ def test_a_confirmed_message_is_in_its_durable_queue_after_a_kill(
     with _broker(tmp_path, ledger, store=store) as broker:
         broker.start()
         _send(broker, 3)
-        _kill(broker)
+        kill_jvm(broker)
         broker.start()
         kept = _depth(broker)
         journal = {path.relative_to(broker.journal).as_posix() for path in broker.journal.rglob("*") if path.is_file()}
@@ -276,7 +269,7 @@ def test_without_syncs_a_kill_takes_what_was_confirmed(tmp_path: pathlib.Path, l
         broker.start()
         _send(broker, 3)
         time.sleep(seconds)
-        _kill(broker)
+        kill_jvm(broker)
         broker.start()
         kept = _depth(broker)
 

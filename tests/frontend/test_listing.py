@@ -13,6 +13,7 @@ from conformance.adapters import vendor_clients
 from conformance.adapters.distribution import fetch
 from conformance.adapters.file import schema
 from conformance.adapters.file.model import BrokerFile
+from conformance.adapters.launchers import LAUNCHERS
 from conformance.frontend.cli import adapters as listing
 from conformance.protocols import WIRES
 
@@ -129,7 +130,7 @@ def test_a_broker_without_a_container(here):
     )
     assert ["ems", "openmq", "solace"] == without
     assert [never, here_only, never] == lacks
-    assert here_only == listing._docker_lacks(native)
+    assert here_only == listing._lacks(LAUNCHERS["docker"], native.file)
 
 
 @pytest.fixture

@@ -121,7 +121,7 @@ def test_a_field_of_the_run_that_was_edited(run, field):
 def passed(tmp_path_factory):
     """A run of one scenario that holds; it was judged, so that its trials are packed."""
     only = msgspec.structs.replace(RUN, selected=("SOLCD-ACK-01",))
-    place = recorded_of_kill(tmp_path_factory.mktemp("passed") / "run", [CLEAN] * 3, only)
+    place = recorded_of_kill(tmp_path_factory.mktemp("passed") / "run", [CLEAN] * 3, only, controls=5)
     records.save(records.read(place / "run.json", RunFile).sealed, place / "run.json")
     return place
 

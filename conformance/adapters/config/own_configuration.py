@@ -19,9 +19,9 @@ from typing import NamedTuple
 
 from conformance.adapters import ports
 from conformance.adapters.config.editors import KeysText, XmlText
-from conformance.adapters.credentials import REDACTED
+from conformance.adapters.credentials import REDACTED, write_private
 from conformance.adapters.file.model import Beside, BrokerFile, Config, Listeners, Protocol, Setting
-from conformance.adapters.file.placeholders import fill
+from conformance.adapters.file.placeholders import MEANING, fill
 from conformance.adapters.file.reading import uses
 from conformance.adapters.file.settings import EffectiveSettings
 from conformance.claims import Value
@@ -204,7 +204,7 @@ class OwnConfig:
         instance = pathlib.Path(words["instance"])
         ran = self.copy(file, settings, queues, words)
         for to, data in {**self.beside, self.rules.to: ran}.items():
-            _write_private(instance / to, data)
+            write_private(instance / to, data)
         (instance.parent / DIFF).write_text(self._shown(ran))
         return self.why
 
@@ -224,7 +224,8 @@ class OwnConfig:
     def preview(self, file: BrokerFile, settings: EffectiveSettings) -> str:
         """The difference that every copy will have, with placeholders for the ports and folders of each copy."""
         queues = ["{queue}"] if file.xml is not None else []
-        return self._shown(self.copy(file, settings, queues, _Braces(listen=self.listen)))
+        words = unfilled_words(file) | {"listen": self.listen}
+        return self._shown(self.copy(file, settings, queues, words))
 
     def summary(self, file: BrokerFile, settings: EffectiveSettings) -> list[str]:
         """The lines for the user before a run: how each copy will differ, and the notes."""
@@ -246,24 +247,17 @@ class OwnConfig:
         kept.mkdir(mode=0o700, parents=True, exist_ok=True)
         names = {one.to: one.file for one in self.rules.beside}
         for to, data in self.beside.items():
-            _write_private(kept / names[to], data)
-        _write_private(kept / self.rules.file, self.text.data)
+            write_private(kept / names[to], data)
+        write_private(kept / self.rules.file, self.text.data)
         shown = self.preview(file, settings)
         (folder / DIFF).write_text(shown)
         return shown
 
 
-class _Braces(dict[str, str]):
-    """Placeholders that stand for themselves."""
-
-    def __missing__(self, key: str) -> str:
-        return f"{{{key}}}"
-
-    def __contains__(self, key: object) -> bool:
-        return True
-
-    def get(self, key: str, default: object = None) -> str:
-        return self[key]
+def unfilled_words(file: BrokerFile) -> dict[str, str]:
+    """The placeholders of the file, each of which stands for itself."""
+    own = [*(f"{port}_port" for port in file.ports), *(f"setting.{name}" for name in file.settings)]
+    return {name: f"{{{name}}}" for name in (*MEANING, *own)}
 
 
 def kept_configuration(folder: pathlib.Path) -> pathlib.Path | None:
@@ -359,14 +353,6 @@ def _main(rules: Config, path: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path
     raise UsageError(f"the folder has no {rules.file}; name the folder that has it, or the file")
 
 
-def _write_private(path: pathlib.Path, data: bytes) -> None:
-    """Write a file that only its owner can read: it may hold passwords."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch(mode=0o600)
-    path.chmod(0o600)
-    path.write_bytes(data)
-
-
 def _expected(rules: Config, text: Text) -> None:
     if rules.expects and not text.values(rules.expects):
         root = f"; its root element is <{text.root.name}>" if isinstance(text, XmlText) else ""
@@ -406,20 +392,13 @@ def first_in_force(setting: Setting, read: Sequence[tuple[str, str]], name: str)
     return next(iter([*other, *read]), None)
 
 
-def _in_force(setting: Setting, text: Text, at: str, name: str) -> tuple[str, str | None]:
-    """The first place of a setting whose value differs from the default; else the first one in the file."""
-    read = [(one, said) for one in (at, *setting.also) if (said := text.read(one)) is not None]
-    return first_in_force(setting, read, name) or (at, None)
-
-
-def _unreadable(setting: Setting, text: Text, at: str, name: str) -> Iterator[RefusalReason]:
+def _unreadable(setting: Setting, text: Text, read: Sequence[tuple[str, str]], name: str) -> Iterator[RefusalReason]:
     """Yield the places of a setting whose value is not of its type."""
-    for one in (at, *setting.also):
-        if (said := text.read(one)) is not None:
-            try:
-                value_of(setting, said, one, name)
-            except UsageError as error:
-                yield RefusalReason(f"line {text.line(one)}: {error}")
+    for at, said in read:
+        try:
+            value_of(setting, said, at, name)
+        except UsageError as error:
+            yield RefusalReason(f"line {text.line(at)}: {error}")
 
 
 def _stock(
@@ -437,13 +416,15 @@ def _stock(
         at = place_of(setting, rules)
         if not at or not setting.settable:
             continue
-        if wrong := list(_unreadable(setting, text, at, name)):
+        read = [(one, said) for one in (at, *setting.also) if (said := text.read(one)) is not None]
+        if wrong := list(_unreadable(setting, text, read, name)):
             problems += wrong
             continue
-        at, said = _in_force(setting, text, at, name)
-        if said is None:
+        chosen = first_in_force(setting, read, name)
+        if chosen is None:
             found |= {} if f"setting.{name}" in used else {name: None}
             continue
+        at, said = chosen
         found[name] = value_of(setting, said, at, name)
         if setting.exists and found[name] and not text.values(setting.exists.format(value=found[name])):
             notes.append(f"{at} is {said}, and the file has no such queue; conditions of claims see no {name}")

@@ -47,7 +47,7 @@ from conformance.adapters.interface import Broker
 from conformance.adapters.launch.launcher import FileLauncher, check_starts
 from conformance.adapters.launch.native import NativeBroker
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, make_plan
-from conformance.adapters.launch.process_tree import Tree
+from conformance.adapters.launch.process_tree import Tree, descendants
 from conformance.adapters.launch.readiness import Readiness
 from conformance.errors import LaunchError, UsageError
 from conformance.ledger import Ledger
@@ -122,8 +122,7 @@ class ContainerTree(Tree):
         """The first process, parents before their children, then all others."""
         if self.leader.poll() is None:
             yield self.leader.pid
-            with contextlib.suppress(psutil.Error):
-                yield from (child.pid for child in psutil.Process(self.leader.pid).children(recursive=True))
+            yield from descendants(self.leader.pid)
         yield from _members(self._id)
 
 
@@ -190,42 +189,40 @@ class Able:
 
     def __init__(self, recipe: Recipe) -> None:
         self._recipe = recipe
-        self._found: dict[str, str] = {}
 
     def __call__(self, wanted: Wanted) -> str:
         if wanted.means is Means.TRACER:
-            return self._once("trace", self._cannot_trace)
-        if wanted.signal:
-            return self._once("signal", self._cannot_signal)
-        return ""
+            return self._cannot_trace
+        return self._cannot_signal if wanted.signal else ""
 
-    def _once(self, what: str, ask: Callable[[Engine, str, Ledger], str]) -> str:
-        if what not in self._found:
-            engine = connect()
-            with locks.scratch("able") as folder:
-                run = f"able-{uuid.uuid4().hex[:12]}"
-                with Ledger(folder, run) as ledger:
-                    self._found[what] = ask(engine, broker_image(engine, self._recipe).name, ledger)
-        return self._found[what]
+    @contextlib.contextmanager
+    def _trial(self) -> Iterator[tuple[Engine, str, Ledger]]:
+        """The engine, the image of the broker, and the ledger of a trial container."""
+        engine = connect()
+        with locks.scratch("able") as folder, Ledger(folder, f"able-{uuid.uuid4().hex[:12]}") as ledger:
+            yield engine, broker_image(engine, self._recipe).name, ledger
 
-    def _cannot_trace(self, engine: Engine, image: str, ledger: Ledger) -> str:
-        spec = Spec(image, ("/bin/sh", "-c", _TRIAL))
-        status, said = engine.run(spec, ledger.run_id, ledger)
+    @functools.cached_property
+    def _cannot_trace(self) -> str:
+        with self._trial() as (engine, image, ledger):
+            status, said = engine.run(Spec(image, ("/bin/sh", "-c", _TRIAL)), ledger.run_id, ledger)
         return reason_of(status, said, image)
 
-    def _cannot_signal(self, engine: Engine, image: str, ledger: Ledger) -> str:
-        container = engine.create(Spec(image, ("/bin/sleep", "60")), ledger.run_id, ledger)
-        try:
-            first = Init(container, container.start())
-            with open_pidfd(first.pid) as handle:
-                send(handle, signal.SIGKILL)
-                ended = wait_ended([handle], _ENDS_S)
-        except LaunchError as error:
-            return str(error)
-        except PermissionError:
-            return f"{unseen(container.name)}; this user may not signal its processes"
-        finally:
-            container.remove()
+    @functools.cached_property
+    def _cannot_signal(self) -> str:
+        with self._trial() as (engine, image, ledger):
+            container = engine.create(Spec(image, ("/bin/sleep", "60")), ledger.run_id, ledger)
+            try:
+                first = Init(container, container.start())
+                with open_pidfd(first.pid) as handle:
+                    send(handle, signal.SIGKILL)
+                    ended = wait_ended([handle], _ENDS_S)
+            except LaunchError as error:
+                return str(error)
+            except PermissionError:
+                return f"{unseen(container.name)}; this user may not signal its processes"
+            finally:
+                container.remove()
         return "" if ended else f"a container's process was still there {_ENDS_S:.0f} s after SIGKILL"
 
 
@@ -343,9 +340,6 @@ class ContainerBroker(NativeBroker):
 
     def _spawn(self, wrap: Sequence[str]) -> None:
         gate = self.folder / "gate"
-        pid_file = self.plan.pid_file
-        if pid_file is not None:
-            pid_file.unlink(missing_ok=True)  # of a start that was killed: its number may be another's by now
         if self.container is None:
             name = names_of([self._ledger.run_id, self.folder.name])
             os.mkfifo(gate)
@@ -361,7 +355,7 @@ class ContainerBroker(NativeBroker):
         ]
         (self.folder / "start.sh").write_text("\n".join([*lines, ""]))
         forks = self.plan.source.file.start.leaves_its_parent
-        self._tree = ContainerTree(self.container, self.container.start(), pid_file=pid_file, forks=forks)
+        self._tree = ContainerTree(self.container, self.container.start(), pid_file=self.plan.pid_file, forks=forks)
         os.write(self._gate, b"go\n")
 
     def _beside(self, command: Sequence[str], seconds: float) -> tuple[int, str]:
@@ -391,6 +385,11 @@ class DockerLauncher(FileLauncher):
         if file.container is None:
             raise UsageError(f"{file.name} has no [container]: it runs natively only")
         return cls()
+
+    @classmethod
+    def lacks_here(cls, file: BrokerFile, /) -> str:
+        lacks_container = "" if file.container else "no [container] in its broker.toml: it runs natively only"
+        return super().lacks_here(file) or lacks_container
 
     def recipe(self, source: BrokerSource, *, offline: bool = False) -> Recipe:
         inside = dataclasses.replace(source, home=images.HOME)

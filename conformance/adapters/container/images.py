@@ -25,7 +25,7 @@ from typing import IO
 
 from conformance import paths
 from conformance.adapters.container.engine import Engine
-from conformance.adapters.distribution import debian
+from conformance.adapters.distribution import debian, fetch
 from conformance.adapters.file.model import ContainerTable
 from conformance.adapters.launch.plan import BrokerSource
 from conformance.errors import LaunchError
@@ -48,21 +48,16 @@ def content() -> str:
 def distribution() -> pathlib.Path:
     """A folder with `lib`, where Python finds the broker; made once for each content, in the cache.
 
-    Raises `LaunchError` if the AMQP engine is not installed here.
+    Raises `LaunchError` if the AMQP engine is not installed here, `FetchError` if there is no room.
     """
-    target = paths.cache() / "images" / f"reference-{content()}"
-    with lock(target):
-        if not target.exists():
-            draft = pathlib.Path(tempfile.mkdtemp(dir=target.parent, prefix=".draft-"))
-            try:
-                for name, path in _files():
-                    (draft / "lib" / name).parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy(path, draft / "lib" / name)
-                draft.chmod(0o755)
-                draft.replace(target)
-            finally:
-                shutil.rmtree(draft, ignore_errors=True)
-    return target
+
+    def copied(draft: pathlib.Path) -> pathlib.Path:
+        for name, path in _files():
+            (draft / "lib" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(path, draft / "lib" / name)
+        return draft
+
+    return fetch.appear(_folder(), f"reference-{content()}", f"copy the bundled broker into {_folder()}", copied)
 
 
 def _files() -> Iterator[tuple[str, pathlib.Path]]:

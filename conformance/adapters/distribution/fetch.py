@@ -145,7 +145,7 @@ def unpack(files: Sequence[pathlib.Path], into: pathlib.Path, folder: str, insid
             shutil.copyfile(jar, found / "lib" / jar.name)
         return found
 
-    return _appears(into, folder, f"unpack {archive.name} in {into}", extract)
+    return appear(into, folder, f"unpack {archive.name} in {into}", extract)
 
 
 _FILTERS = hasattr(tarfile, "data_filter")
@@ -193,10 +193,10 @@ def assemble(jars: Sequence[pathlib.Path], into: pathlib.Path, folder: str) -> p
             shutil.copyfile(jar, draft / "lib" / jar.name)
         return draft
 
-    return _appears(into, folder, f"put {folder} together in {into}", copied)
+    return appear(into, folder, f"put {folder} together in {into}", copied)
 
 
-def _appears(into: pathlib.Path, folder: str, what: str, make: Callable[[pathlib.Path], pathlib.Path]) -> pathlib.Path:
+def appear(into: pathlib.Path, folder: str, what: str, make: Callable[[pathlib.Path], pathlib.Path]) -> pathlib.Path:
     """Return `into/folder`: the folder that `make` made in a draft, renamed into place."""
     home = into / folder
     with report_os_errors(what), lock(home):

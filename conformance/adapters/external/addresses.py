@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import socket
 import time
 import urllib.parse
@@ -10,7 +9,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
 
-from conformance.adapters.credentials import OPEN, Access, ClientTls, parse_url, scheme_of
+from conformance.adapters.credentials import OPEN, Access, ClientTls, Url, parse_url, scheme_of
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.launch.readiness import GREETED, connect_error, greeting_error
 from conformance.adapters.web import PORTS
@@ -24,14 +23,8 @@ _YOUNG_S = 2.0
 """A broker may close a silent connection after 10 s; the witness is renewed long before."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Place:
+class Place(Url):
     """An address with its TLS and login. `protocol` is a word of `[protocols]`, or `http`."""
-
-    protocol: str
-    host: str
-    port: int
-    access: Access = OPEN
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -44,21 +37,22 @@ class Place:
         if self.protocol in GREETED:
             return greeting_error(self.protocol, self.host, self.port, _CONNECT_S, tls=tls or self.access.tls)
         try:
-            with socket.create_connection((self.host, self.port), _CONNECT_S):
-                return "", False
+            self._connect()
         except OSError as error:
             return connect_error(self.host, self.port, error), False
+        return "", False
 
     @property
     def refuses(self) -> bool:
         """Whether nothing listens there; a broker that is slow to answer does listen."""
         try:
-            with socket.create_connection((self.host, self.port), _CONNECT_S):
-                return False
-        except ConnectionRefusedError:
-            return True
-        except OSError:
-            return False
+            self._connect()
+        except OSError as error:
+            return isinstance(error, ConnectionRefusedError)
+        return False
+
+    def _connect(self) -> None:
+        socket.create_connection((self.host, self.port), _CONNECT_S).close()
 
 
 class WitnessConnection:
@@ -181,8 +175,7 @@ def _place(url: str) -> Place:
             raise UsageError(f"{url.rpartition('@')[2]}: expected {parts.scheme}://HOST:PORT, and nothing else")
         access = Access(tls=ClientTls()) if parts.scheme == "https" else OPEN
         return Place(HTTP, host, port or PORTS[parts.scheme], access)
-    found = parse_url(url)
-    return Place(found.protocol, found.host, found.port, found.access)
+    return Place(*parse_url(url))
 
 
 def examples(file: BrokerFile) -> list[str]:

@@ -20,23 +20,16 @@ from typing import Self
 
 from conformance.adapters.credentials import OPEN, Access, ClientTls, scheme_of
 from conformance.adapters.distribution.versions import default_version
-from conformance.adapters.external.addresses import (
-    HTTP,
-    Place,
-    WitnessConnection,
-    at_its_host,
-    examples,
-    numbers_of,
-    places,
-    urls_by_protocol,
-)
+from conformance.adapters.external import addresses
+from conformance.adapters.external.addresses import HTTP, Place, WitnessConnection
 from conformance.adapters.external.commands import Commands, RunningCommand
 from conformance.adapters.external.queues import PREFIX, Existing, RunQueues
 from conformance.adapters.external.rules import asked_by, complete_rules
-from conformance.adapters.file.launch_tables import External, read_external
+from conformance.adapters.file.launch_tables import External
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.settings import show
+from conformance.adapters.file.table import read_file
 from conformance.adapters.interface import READY_QUEUE, Broker, DepthProbe, JournalFiles
 from conformance.adapters.launch.launcher import FileLauncher
 from conformance.adapters.launch.one_node import PlannedBroker
@@ -46,30 +39,21 @@ from conformance.claims import Value
 from conformance.errors import BlockedError, ClientError, ConformanceError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger
 from conformance.protocols import protocol_of_depth
-from conformance.scenario.needs import (
-    EXPIRY_QUEUE,
-    FRESH,
-    JOURNAL_WATCHED,
-    KILL_WHILE_STARTING,
-    LIVES,
-    SETTINGS,
-    SEVERAL,
-    Means,
-    Need,
-    Wanted,
-)
+from conformance.scenario import needs
+from conformance.scenario.needs import Means, Need, Wanted
 
 PAGE = "docs/how-to/external-brokers.md"
 """Says what each command is for."""
 
 _ITS_DISK = "the disk of an external broker is out of reach"
+_ITS_JOURNAL = "the journal of an external broker is out of reach"
 _NEVER: Mapping[Means | Wanted, str] = {
     Means.TRACER: f"{_ITS_DISK}: no tracer starts it",
     Means.POWER: f"{_ITS_DISK}: it cannot be taken away",
-    JOURNAL_WATCHED: "the journal of an external broker is out of reach",
-    EXPIRY_QUEUE: "the suite takes no messages from such a queue of an external broker",
-    SEVERAL: "the suite uses one queue of an external broker at a time",
-    KILL_WHILE_STARTING: "the journal of an external broker is out of reach, and so is the moment of its recovery",
+    needs.JOURNAL_WATCHED: _ITS_JOURNAL,
+    needs.EXPIRY_QUEUE: "the suite takes no messages from such a queue of an external broker",
+    needs.SEVERAL: "the suite uses one queue of an external broker at a time",
+    needs.KILL_WHILE_STARTING: f"{_ITS_JOURNAL}, and so is the moment of its recovery",
 }
 """What no command makes possible, with the reason."""
 
@@ -87,9 +71,9 @@ def why_not(rules: External, wanted: Wanted) -> str:
         return f"there is no command for it. Give {fields} in the broker's file ({PAGE}), and it is tried"
     if isinstance(wanted, Need) and wanted.option:
         return "queues of an external broker are declared without options"
-    if wanted in LIVES.values():
+    if wanted in needs.LIVES.values():
         return "queues of an external broker are made, or found empty, before they are used"
-    if wanted == SETTINGS:
+    if wanted == needs.SETTINGS:
         return "an external broker is not reconfigured"
     return ""
 
@@ -122,8 +106,8 @@ def prepare(source: BrokerSource, rules: External, here: pathlib.Path, setup: Br
             raise UsageError(f"{queue}: queues of an external broker are declared without options")
     folder, settings, ledger = setup.folder, setup.settings, setup.ledger
     folder.mkdir(parents=True, exist_ok=True)
-    found = places(rules.urls, source.file)
-    words = words_of(source, folder, settings, numbers_of(found, source.file))
+    found = addresses.places(rules.urls, source.file)
+    words = words_of(source, folder, settings, addresses.numbers_of(found, source.file))
     words |= {"here": str(here), "listen": next(iter(found.values())).host}
     show(folder, settings)
     plan = Plan(source, settings, tuple(setup.queues), folder, words, (), _deviations(rules, found, ledger))
@@ -230,7 +214,7 @@ class ExternalBroker(PlannedBroker):
         self._down = False
 
     def declare(self, queue: str) -> None:
-        raise LaunchError(f"{self._title}: {why_not(self.rules, FRESH)}: {queue}")
+        raise LaunchError(f"{self._title}: {why_not(self.rules, needs.FRESH)}: {queue}")
 
     def launch(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
         if wrap or more:
@@ -342,7 +326,7 @@ class ExternalBroker(PlannedBroker):
 
     def _moved(self, url: str) -> str:
         user = self.access(HTTP).user if self.rules.same_login else ""
-        return at_its_host(url, self.places, user)
+        return addresses.at_its_host(url, self.places, user)
 
     def _amqp(self) -> tuple[str, int, Access] | None:
         asked = protocol_of_depth("amqp-management")
@@ -481,18 +465,23 @@ class ExternalLauncher(FileLauncher):
     def of(cls, file: BrokerFile, at: str, here: pathlib.Path, /) -> Self:
         base, home = file.external or External(), here
         if at.endswith(".toml"):
-            said, here, where = read_external(pathlib.Path(at)), pathlib.Path(at).absolute().parent, at
+            said, here, where = read_file(pathlib.Path(at), External), pathlib.Path(at).absolute().parent, at
         elif at or base.urls:
-            said, where = External(urls={**base.urls, **urls_by_protocol(at)}), file.name
+            said, where = External(urls={**base.urls, **addresses.urls_by_protocol(at)}), file.name
         else:
+            spec = f"{file.name}:external"
             raise UsageError(
-                f"{file.name}:external: the address is missing: give {file.name}:external={examples(file)[0]}, or "
-                "external=FILE.toml with its addresses and the commands for its faults"
+                f"{spec}: the address is missing: give {spec}={addresses.examples(file)[0]}, or external=FILE.toml "
+                "with its addresses and the commands for its faults"
             )
         try:
             return cls(at, home, complete_rules(file, said), here)
         except UsageError as error:
             raise UsageError(f"{where}: {error}") from error
+
+    @classmethod
+    def lacks_here(cls, _: BrokerFile, /) -> str:
+        return ""
 
     def version(self, file: BrokerFile, asked: str | None) -> str:
         return asked or default_version(file)

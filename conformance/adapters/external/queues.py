@@ -20,10 +20,11 @@ from typing import Any
 import msgspec
 
 from conformance.adapters import web
-from conformance.adapters.credentials import OPEN, Access
+from conformance.adapters.credentials import OPEN, Access, write_private
 from conformance.adapters.external.commands import Commands, owner_environment
 from conformance.adapters.file.launch_tables import Command, External, Remove
 from conformance.adapters.file.placeholders import fill
+from conformance.adapters.file.table import Table
 from conformance.adapters.interface import READY_QUEUE
 from conformance.adapters.launch import queue_declaration
 from conformance.adapters.launch.plan import Plan
@@ -38,30 +39,21 @@ _TRIES = 5
 
 
 class Removal(msgspec.Struct, frozen=True, kw_only=True):
-    """How one queue is removed: a request to `url` or `address`, or a `command` run in `here`; with none it stays.
+    """How one queue is removed: by a `request` with its texts filled, or by a `command`; with neither it stays.
 
-    The request is that of `Remove`, filled; `host` and `port` are those of the broker's AMQP. `access`
-    names the login, and holds no secret. `hyphen` is that of the table `[queues]`.
+    A request to an address goes to the AMQP of `host` and `port`. `access` names the login, and holds no secret. The
+    command is run in `here`, for `seconds` at most. `hyphen` is that of the table `[queues]`.
     """
 
-    url: str = ""
-    verb: str = "DELETE"
-    headers: dict[str, str] = {}
-    status: tuple[int, ...] = (200, 202, 204, 404)
-    address: str = ""
-    properties: dict[str, str] = {}
-    body: str = ""
-    field: str = ""
-    value: str = ""
-    absent: str = ""
+    request: Remove | None = None
     host: str = ""
     port: int = 0
     access: Access = OPEN
     command: tuple[str, ...] = ()
     here: str = ""
+    seconds: float = 30.0
     run: str = ""
     hyphen: str = "-"
-    seconds: float = 30.0
 
 
 OverAmqp = Callable[[Removal], str]
@@ -88,9 +80,11 @@ def prefix_of(run: str, hyphen: str) -> str:
 
 def write_removals(path: pathlib.Path, how: Mapping[str, Removal]) -> None:
     """Write down how each queue is removed, in a file that only this user can read."""
-    path.touch(mode=0o600)
-    path.chmod(0o600)
-    path.write_bytes(msgspec.json.encode(dict(how)))
+    write_private(path, msgspec.json.encode(dict(how), enc_hook=Remove.model_dump))
+
+
+def _read_table(table: type[Table], data: object) -> Table:
+    return table.model_validate(data)
 
 
 def release(record: Mapping[str, Any]) -> str:
@@ -102,12 +96,12 @@ def release(record: Mapping[str, Any]) -> str:
     if not name.startswith(PREFIX):
         return ""
     try:
-        how = msgspec.json.decode(path.read_bytes(), type=dict[str, Removal])[name]
+        how = msgspec.json.decode(path.read_bytes(), type=dict[str, Removal], dec_hook=_read_table)[name]
     except (OSError, KeyError, msgspec.MsgspecError):
         return ""
     if not name.startswith(prefix_of(how.run, how.hyphen) if how.run else f"{PREFIX}{how.hyphen}"):
         return ""  # a name of another run, or of none
-    if not (how.url or how.address or how.command):
+    if not (how.request or how.command):
         return f"queue {name} is left: its owner's file does not say how one is removed"
     why = remove_queue(how)
     if not why:
@@ -120,11 +114,12 @@ def release(record: Mapping[str, Any]) -> str:
 
 def remove_queue(how: Removal) -> str:
     """Remove one queue. Return why it is still there, empty if it is gone."""
+    request = how.request
     try:
-        if how.url:
-            return _asked(how)
-        if how.address:
-            return _OVER_AMQP[0](how) if _OVER_AMQP else f"{how.address}: no AMQP client is loaded to ask it"
+        if request is not None and request.url:
+            return _asked(request, how.access)
+        if request is not None:
+            return _OVER_AMQP[0](how) if _OVER_AMQP else f"{request.address}: no AMQP client is loaded to ask it"
         done = subprocess.run(
             how.command,
             cwd=how.here,
@@ -138,14 +133,14 @@ def remove_queue(how: Removal) -> str:
     except subprocess.TimeoutExpired:
         return f"{how.command[0]} did not end within {how.seconds:g} s"
     except (OSError, UsageError) as error:
-        return f"{web.without_login(how.url) if how.url else how.command[0]}: {error}"
+        return f"{web.without_login(request.url or request.address) if request else how.command[0]}: {error}"
     tail = " ".join((done.stdout + done.stderr).decode(errors="replace").split())[-200:]
     return f"{how.command[0]} ended with {done.returncode}: {tail}" if done.returncode else ""
 
 
-def _asked(how: Removal) -> str:
+def _asked(how: Remove, access: Access) -> str:
     asked = f"{how.verb} {web.without_login(how.url)}"
-    status, said = web.ask(how.verb, how.url, how.body, timeout_s=how.seconds, access=how.access, headers=how.headers)
+    status, said = web.ask(how.verb, how.url, how.body, timeout_s=how.seconds, access=access, headers=how.headers)
     text = " ".join(said.split())[:200]
     if how.absent and how.absent in said:
         return ""
@@ -356,45 +351,32 @@ class RunQueues:
         declared = self._how.remove if self._how else ""
         seconds = self._how.seconds if self._how else 30.0
         here = str(self._commands.here.absolute())
-        found = Removal(run=self._ledger.run_id, hyphen=self._hyphen, here=here)
+        found = Removal(run=self._ledger.run_id, hyphen=self._hyphen, here=here, seconds=seconds)
         if isinstance(declared, tuple) and declared:
             command = tuple(self._fill(part, name, "remove") for part in declared)
-            return msgspec.structs.replace(found, command=command, seconds=seconds)
+            return msgspec.structs.replace(found, command=command)
         how = Remove(url=str(declared), seconds=seconds) if declared else self._rules.remove
         if how is None or not name.startswith(self._prefix):
             return found
-        where = self._where(how, name)
-        if where is None:
-            return found  # its owner gave no address of the management
-        return msgspec.structs.replace(
-            found,
-            **where,
-            verb=how.verb,
-            headers={key: self._fill(text, name, "remove") for key, text in how.headers.items()},
-            properties={key: self._fill(text, name, "remove") for key, text in how.properties.items()},
-            body=self._fill(how.body, name, "remove"),
-            status=how.status,
-            field=how.field,
-            value=how.value,
-            absent=how.absent,
-            seconds=how.seconds,
-        )
-
-    def _where(self, how: Remove, name: str) -> dict[str, Any] | None:
-        """The fields of `Removal` that say where the request goes; None if its owner gave no such address."""
-        if how.address:
-            amqp = self._amqp()
-            address = self._fill(how.address, name, "remove")
-            return dict(zip(("host", "port", "access"), amqp, strict=True), address=address) if amqp else None
-        if "{http_port}" in how.url and "http_port" not in self._plan.words:
-            return None
+        texts: dict[str, Any] = {
+            "headers": {key: self._fill(text, name, "remove") for key, text in how.headers.items()},
+            "properties": {key: self._fill(text, name, "remove") for key, text in how.properties.items()},
+            "body": self._fill(how.body, name, "remove"),
+        }
+        if how.address and (amqp := self._amqp()):
+            host, port, access = amqp
+            request = how.model_copy(update={**texts, "address": self._fill(how.address, name, "remove")})
+            return msgspec.structs.replace(found, request=request, host=host, port=port, access=access)
+        if how.address or ("{http_port}" in how.url and "http_port" not in self._plan.words):
+            return found  # its owner gave no address for AMQP, or of the management
         url = self._moved(how.url)(self._fill(how.url, urllib.parse.quote(name, safe=""), "remove"))
-        return {"url": url, "access": self._plan.http_access}
+        request = how.model_copy(update={**texts, "url": url})
+        return msgspec.structs.replace(found, request=request, access=self._plan.http_access)
 
     def _removed(self, name: str) -> str:
         """Remove this queue. Return why it is still there, empty if it is gone."""
         how = self._removal(name)
-        if how.url or how.address:
+        if how.request is not None:
             return remove_queue(how)
         if not how.command:
             return self._no_way

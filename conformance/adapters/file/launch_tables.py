@@ -9,7 +9,6 @@ docs/how-to/broker-file.md has an example of every key.
 from __future__ import annotations
 
 import dataclasses
-import pathlib
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -17,17 +16,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 
-from conformance.adapters.file.table import (
-    Inside,
-    Pattern,
-    Seconds,
-    Table,
-    Value,
-    Word,
-    problems,
-    read_toml,
-    together,
-)
+from conformance.adapters.file.table import Inside, Pattern, Seconds, Table, Value, Word
 from conformance.claims import unmet
 from conformance.errors import UsageError
 
@@ -587,11 +576,3 @@ class External(Table):
 def with_external_defaults(data: Any) -> Any:
     """Add `[start]`, `[data]` and `[journal]` to a file with `[external]`, which needs none of them."""
     return {**_OUTSIDE, **data} if isinstance(data, Mapping) and "external" in data else data
-
-
-def read_external(path: pathlib.Path) -> External:
-    """Read a file that holds this table at its top; `UsageError` names the file and everything that is wrong."""
-    try:
-        return External.model_validate(read_toml(path))
-    except pydantic.ValidationError as error:
-        raise together(problems(error, External)).within(str(path)) from error

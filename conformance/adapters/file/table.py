@@ -7,7 +7,7 @@ import re
 import tomllib
 import typing
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import pydantic
 from pydantic_core import core_schema
@@ -68,6 +68,17 @@ def read_toml(path: pathlib.Path) -> dict[str, Any]:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UsageError(f"{path}: not TOML: {error}") from error
+
+
+_T = TypeVar("_T", bound=Table)
+
+
+def read_file(path: pathlib.Path, table: type[_T]) -> _T:
+    """Read a file that holds this table at its top; `UsageError` names the file and everything that is wrong."""
+    try:
+        return table.model_validate(read_toml(path))
+    except pydantic.ValidationError as error:
+        raise together(problems(error, table)).within(str(path)) from error
 
 
 _BRANCHES = ("bool", "int", "str")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import pathlib
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar, Self
 
@@ -18,9 +19,10 @@ from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.file.placeholders import placeholders
 from conformance.adapters.interface import Broker
 from conformance.adapters.launch import native
+from conformance.adapters.launch.java import find_java
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource
 from conformance.claims import Value
-from conformance.errors import UsageError
+from conformance.errors import LaunchError, UsageError
 from conformance.scenario.needs import COPIED, CREATED, EXPIRY_QUEUE, FRESH, SETTINGS, SUBSCRIBED, Need, Wanted
 
 
@@ -47,6 +49,11 @@ class FileLauncher(abc.ABC):
     def of(cls, file: BrokerFile, at: str, here: pathlib.Path, /) -> Self:
         """Make the launcher for a file in the folder `here`; `UsageError` if it cannot run so, or `at` is wrong."""
 
+    @classmethod
+    def lacks_here(cls, file: BrokerFile, /) -> str:
+        """Say what the file or this machine lacks to start its broker; the engine of containers is not asked."""
+        return "no [start] in its broker.toml: it is reached at its address only" if file.is_external else ""
+
     @abc.abstractmethod
     def prepare(self, source: BrokerSource, setup: BrokerSetup, *, offline: bool) -> Broker:
         """As `Adapter.prepare`."""
@@ -68,7 +75,6 @@ class FileLauncher(abc.ABC):
         return versions.checked_version(file, asked, native=not self.contained)
 
     def lacks(self, source: BrokerSource, need: Need) -> str:
-        """As `Adapter.lacks`."""
         file, name = source.file, source.file.name
         if need == COPIED and source.own is not None:
             return "a configuration of your own declares its queues"
@@ -94,7 +100,6 @@ class FileLauncher(abc.ABC):
         return "" if is_met else why
 
     def artifacts(self, source: BrokerSource) -> tuple[Artifact, ...]:
-        """As `Adapter.artifacts`."""
         rules = source.file.fetch
         return () if rules is None or self.home else rules.artifacts(source.version, source.file.name)
 
@@ -138,6 +143,19 @@ class NativeLauncher(FileLauncher):
     def of(cls, file: BrokerFile, at: str, _: pathlib.Path, /) -> Self:
         check_starts(file)
         return cls(at, _home(file, pathlib.Path(at)) if at else None)
+
+    @classmethod
+    def lacks_here(cls, file: BrokerFile, /) -> str:
+        """A distribution that is fetched on first use is not missing."""
+        if why := super().lacks_here(file):
+            return why
+        if file.java is not None:
+            try:
+                find_java(file.java.minimum)
+            except LaunchError as error:
+                return str(error)
+        first = file.start.command[0]
+        return "" if "{" in first or shutil.which(first) else f"{first} is not on PATH"
 
     def version(self, file: BrokerFile, asked: str | None) -> str:
         if self.home is None:

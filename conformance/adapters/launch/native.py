@@ -133,6 +133,8 @@ class NativeBroker(PlannedBroker):
         self._more = tuple(more)
         self._mark = uuid.uuid4().hex
         self._readiness.begins()
+        if self.plan.pid_file is not None:
+            self.plan.pid_file.unlink(missing_ok=True)  # of a start that was killed: its number may be another's by now
         self._spawn(wrap)
 
     def _check_not_running(self) -> None:
@@ -214,9 +216,7 @@ class NativeBroker(PlannedBroker):
         return f"{self.plan.source.file.title} {self.plan.source.version}"
 
     def _spawn(self, wrap: Sequence[str]) -> None:
-        start, pid_file, folder = self.plan.source.file.start, self.plan.pid_file, self.plan.working_folder
-        if pid_file is not None:
-            pid_file.unlink(missing_ok=True)  # of a start that was killed: its number may be another's by now
+        start, folder = self.plan.source.file.start, self.plan.working_folder
         if not folder.is_dir():
             raise LaunchError(f"{self._title}: start.folder: {folder} is not a folder")
         command = [*wrap, *self.plan.command, *self._more]
@@ -234,7 +234,7 @@ class NativeBroker(PlannedBroker):
                 raise LaunchError(
                     f"{self._title}: start.command: {command[0]} cannot be started: {error.strerror}"
                 ) from error
-        self._tree = Tree(leader, mark=self._mark, pid_file=pid_file, forks=start.leaves_its_parent)
+        self._tree = Tree(leader, mark=self._mark, pid_file=self.plan.pid_file, forks=start.leaves_its_parent)
 
     @property
     def _environment(self) -> dict[str, str]:

@@ -95,14 +95,14 @@ class Tree:
         leader = self.leader.pid
         if self.leader.poll() is None:
             yield leader
-        yield from _descendants(leader)
+        yield from descendants(leader)
         every_pid = psutil.pids()
         yield from (pid for pid in every_pid if _session(pid) == leader)
         if self._mark:
             yield from (pid for pid in every_pid if self._mark in environment(pid))
         if (named := self.named()) is not None:
             yield named
-            yield from _descendants(named)
+            yield from descendants(named)
         yield from (known.pid for known in self._seen if identify(known.pid, zombie=True) == known)
 
     def named(self) -> int | None:
@@ -184,7 +184,7 @@ class Tree:
         return not self.pids()
 
 
-def _descendants(pid: int) -> list[int]:
+def descendants(pid: int) -> list[int]:
     with contextlib.suppress(psutil.Error):
         return [child.pid for child in psutil.Process(pid).children(recursive=True)]
     return []

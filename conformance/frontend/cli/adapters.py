@@ -6,7 +6,6 @@ import functools
 import json
 import pathlib
 import shlex
-import shutil
 import signal
 import textwrap
 from collections.abc import Iterator
@@ -20,12 +19,12 @@ from conformance.frontend.options import CHECK, access
 if TYPE_CHECKING:
     from conformance.adapters import Adapter
     from conformance.adapters.file.model import BrokerFile
+    from conformance.adapters.launch.launcher import FileLauncher
     from conformance.followup.contract import Step
 
 
 _WIDE = 12
 _COLUMNS = 110
-_AT_ITS_ADDRESS = "no [start] in its broker.toml: it is reached at its address only"
 
 
 @cli.group("adapters", invoke_without_command=True)
@@ -143,6 +142,7 @@ def _described(name: str) -> dict[str, Any]:
 
 def _description(adapter: Adapter, name: str) -> dict[str, Any]:
     from conformance.adapters import vendor_clients
+    from conformance.adapters.launchers import LAUNCHERS
     from conformance.protocols import WIRES
 
     file = adapter.file
@@ -154,11 +154,7 @@ def _description(adapter: Adapter, name: str) -> dict[str, Any]:
         "versions": _versions(adapter, name),
         "other_versions": file.fetch is not None and bool(file.fetch.artifact),
         "source": _source(file),
-        "launchers": [
-            {"name": "native", "lacks": _native_lacks(adapter)},
-            {"name": "docker", "lacks": _docker_lacks(adapter)},
-            {"name": "external", "lacks": ""},
-        ],
+        "launchers": [{"name": word, "lacks": _lacks(each, file)} for word, each in LAUNCHERS.items()],
         "capabilities": sorted(file.capabilities),
         "protocols": {
             word: {
@@ -209,28 +205,9 @@ def _versions(adapter: Adapter, name: str) -> list[dict[str, Any]]:
     return [{"version": word, "default": word == adapter.version, "fetched": word in there} for word in words]
 
 
-def _native_lacks(adapter: Adapter) -> str:
-    """Say what this machine lacks to start it; a distribution that is fetched on first use is not missing."""
-    from conformance.adapters.launch.java import find_java
-    from conformance.errors import LaunchError
-
-    if adapter.file.is_external:
-        return _AT_ITS_ADDRESS
-    if adapter.file.java is not None:
-        try:
-            find_java(adapter.file.java.minimum)
-        except LaunchError as error:
-            return str(error)
-    first = adapter.file.start.command[0]
-    return "" if "{" in first or shutil.which(first) else f"{first} is not on PATH"
-
-
-def _docker_lacks(adapter: Adapter) -> str:
-    if adapter.file.is_external:
-        return _AT_ITS_ADDRESS
-    if adapter.file.container is None:
-        return "no [container] in its broker.toml: it runs natively only"
-    return _engine_lacks()
+def _lacks(launcher: type[FileLauncher], file: BrokerFile) -> str:
+    """Say what the file or this machine lacks to run its broker so; empty if they lack nothing."""
+    return launcher.lacks_here(file) or (_engine_lacks() if launcher.contained else "")
 
 
 @functools.cache
@@ -242,6 +219,8 @@ def _engine_lacks() -> str:
 
 
 def _block(broker: dict[str, Any]) -> Iterator[str]:
+    from conformance.adapters.launchers import is_owned
+
     if "faulty" in broker:
         yield f"{broker['name']}: cannot be used: {broker['faulty']}"
         return
@@ -252,7 +231,7 @@ def _block(broker: dict[str, Any]) -> Iterator[str]:
         versions = [f"as you say: {broker['name']}@VERSION"]
     yield from _wrapped("versions", versions)
     for launcher in broker["launchers"]:
-        possible = "at its address" if launcher["name"] == "external" else "can be started here"
+        possible = "at its address" if is_owned(launcher["name"]) else "can be started here"
         lacking = f"not here: {launcher['lacks']}" if launcher["lacks"] else ""
         yield f"    {launcher['name']:{_WIDE}} {lacking or possible}"
     yield from _wrapped("capabilities", broker["capabilities"])
