@@ -286,7 +286,7 @@ _PLACES = {"before": "before", "middle": "in the middle of", "after": "right aft
 
 def _restart_sentence(step: Restart) -> str:
     how = "Stop the broker cleanly and start it again" if step.clean else "Start the broker again"
-    text = f"{how} on the same data"
+    text = f"{how} on the same data{', all of which has reached the disk by then' if step.flushed else ''}"
     if step.until is not None:
         at = step.until.at
         when = f"{_milliseconds(at.ms)} after it is ready, without use," if isinstance(at, After) else _trigger(at)

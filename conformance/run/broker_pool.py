@@ -62,6 +62,10 @@ class RunningBroker:
         """Yield a descriptor by which its power can be cut; raises `FaultError` if it has no disk of its own."""
         return self._lossy_disk().handle()
 
+    def flush(self) -> None:
+        """Write all that is in the cache to its disk; raises `FaultError` if it has no disk of its own."""
+        self._lossy_disk().settle()
+
     def after_loss(self) -> None:
         """Prove that the disk is gone, and mount it again; raises `FaultError` if it is not gone."""
         self._lossy_disk().after_loss()

@@ -327,10 +327,16 @@ def _settings(selection: Selection, scenario: Scenario) -> EffectiveSettings:
 
 
 def _asked(adapter: Adapter, scenario: Scenario) -> dict[str, Value]:
+    """Return the settings of the script that this broker has: none, if one of them cannot have its value here.
+
+    Counter-example: OpenMQ cannot page, so a limit for the memory of its queue refuses what the script fills it with.
+    """
     if adapter.launcher.owned:
         return {}  # its owner states its settings
     known, of_queue = adapter.file.settings, adapter.file.queue_settings
     asked = {name: value for name, value in scenario.settings if name in known and known[name].settable}
+    if not all(known[name].takes(value) for name, value in asked.items()):
+        asked = {}
     limits = [(of_queue[name].gets, value) for name, value in scenario.queue if name in of_queue]
     return {**asked, **{gets: value for gets, value in limits if gets}}
 

@@ -80,11 +80,11 @@ from conformance.scenario.script import (
 
 DELIVERY_MODES = frozenset({"persistent", "non_persistent"})
 REFUSING = {"creates_addresses", "full_queue_policy", "max_message_bytes"}
-"""Settings of a scenario that may make a broker refuse sends; one that blocks makes them wait."""
+"""Settings of a scenario that may make a broker refuse sends: one that blocks or pages refuses none."""
 
 TRIALS = 3
 MOST_ROUNDS = 60
-"""The judge tells so many runs of the broker in one trial apart (`judge.plan.relations`)."""
+"""The judge tells so many faults of one trial apart (`judge.plan.relations`)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -305,7 +305,7 @@ class Scenario:
         asked = {RAW: self.client == "raw"}
         takes = [step for step in self._clients if isinstance(step, Consume)]
         limited = "max_length" in dict(self.queue) and any(isinstance(s, Publish) and s.batch for s in self._clients)
-        refused = any(name in REFUSING and value != "block" for name, value in self.settings)
+        refused = any(name in REFUSING and value not in ("block", "page") for name, value in self.settings)
         asked[TURNED_AWAY] = limited or refused or "undeclared" in dict(self.queue)
         one_place = self.copied or self.subscribed
         asked[SPREADS] = any(isinstance(step, Publish) and step.queues > 1 and not one_place for step in self._clients)

@@ -249,6 +249,8 @@ class Together(_Step, frozen=True):
 class Restart(_Step, frozen=True):
     """Start the broker again on the same data; `clean` stops it in order before.
 
+    `flushed`: while it is down, the operating system writes everything in its cache to the disk of its own that a
+    broker has which is to lose its power. By itself it does so within half a minute.
     `under`: its disk is faulty, or watched, for this whole run of the broker. The run before it was started without
     that. `until`: the broker is killed while it recovers (`Recovery`), or so long after it was ready, without any use
     (`After`), and started once more. `beside`: these clients begin before the start, try to connect until the broker
@@ -256,6 +258,7 @@ class Restart(_Step, frozen=True):
     """
 
     clean: bool = False
+    flushed: bool = False
     under: DiskFault | None = None
     until: Kill | None = None
     beside: tuple[Publish | Consume, ...] = ()

@@ -40,7 +40,7 @@ class TransactionsSentAgainWhilePaging:
     """
 
     mode = "transacted"
-    settings = {"queue_memory_bytes": "100000"}
+    settings = {"full_queue_policy": "page", "queue_memory_bytes": "100000"}
     steps = (
         Publish(100, window=50, size=4_096),
         Rounds(

@@ -15,7 +15,7 @@ class BrokerKilledWhilePaging:
 
     mode = "individual"
     thorough = True
-    settings = {"queue_memory_bytes": "1000000"}
+    settings = {"full_queue_policy": "page", "queue_memory_bytes": "1000000"}
     steps = (
         Publish(2_000, window=100, size=4_096),
         Together(
@@ -41,7 +41,7 @@ class BrokerKilledWhenPagingBegins:
     """
 
     mode = "async_ack"
-    settings = {"queue_memory_bytes": "1000000"}
+    settings = {"full_queue_policy": "page", "queue_memory_bytes": "1000000"}
     steps = (
         Publish(50_000, window=20, size=4_096, until=Kill(Nth("confirm", Between(260, 400)))),
         Restart(),

@@ -17,7 +17,7 @@ class BrokerKilledDuringCommitOfManyMessages:
 
     mode = "transacted"
     thorough = True
-    settings = {"queue_memory_bytes": "1000000"}
+    settings = {"full_queue_policy": "page", "queue_memory_bytes": "1000000"}
     steps = (
         Publish(20_000, window=500, batch=10_000, until=Kill(Nth("commit_written", 2), delay_percent=Between(0, 200))),
         Restart(),

@@ -102,6 +102,10 @@ STEPS = [
         "2 clients at once, the publishers when every consumer is attached: Consume in AUTO mode with a prefetch of",
     ),
     (
+        Restart(clean=True, flushed=True),
+        "and start it again on the same data, all of which has reached the disk by then.",
+    ),
+    (
         Restart(clean=True, under=Watched()),
         "Stop the broker cleanly and start it again on the same data; its writes and",
     ),

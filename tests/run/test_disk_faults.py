@@ -2,6 +2,7 @@
 
 import math
 import pathlib
+import time
 
 import pytest
 from trial_histories import drained, events_of, messages
@@ -42,14 +43,25 @@ def test_a_power_loss(play, protocol):
 
 
 @needs_disk
-def test_a_power_loss_takes_what_was_not_synced(play, impatient):
-    """With its syncs switched off. The page cache would survive the death of a process."""
+def test_a_power_loss_takes_what_was_not_synced(play, impatient, monkeypatch):
+    """With its syncs switched off. The page cache would survive the death of a process. What was flushed before is kept."""
+    flushed, settle = [], image.LossyDisk.settle
+    monkeypatch.setattr(image.LossyDisk, "settle", lambda disk: (settle(disk), flushed.append(time.monotonic_ns())))
     loss = PowerLoss(Nth("confirm", 300))
     settings = ADAPTER.effective({"sync_non_transactional": False})
-    record, folder = play(Publish(5_000, window=20, until=loss), Restart(), *SETTLE, settings=settings)
-    confirmed = messages(events_of(folder, "publisher-1"), Op.SEND, Phase.OK)
+    before = (Publish(20, window=5), Restart(clean=True, flushed=True))
+    record, folder = play(*before, Publish(5_000, window=20, until=loss), Restart(), *SETTLE, settings=settings)
+    first, confirmed = (messages(events_of(folder, f"publisher-{n}"), Op.SEND, Phase.OK) for n in (1, 2))
+
+    begun, ended = (
+        e.at_ns
+        for e in events_of(folder, "orchestrator")
+        if e.op is Op.BROKER and e.epoch <= 2 and e.detail == "restart"
+    )
 
     assert "" == record.void
+    assert any(begun < at < ended for at in flushed)
+    assert 20 == len(first & drained(folder))
     assert confirmed - drained(folder)
 
 

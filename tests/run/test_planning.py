@@ -197,6 +197,27 @@ def test_ids_are_unique():
     assert len(trials) == len({trial.id for trial in trials}) == len({trial.queue for trial in trials})
 
 
+@pytest.mark.parametrize(
+    ("adapter", "protocol", "expected"),
+    [
+        ("artemis", "amqp", {"page", "1000000"}),
+        ("qpid", "amqp", {"page", "1000000"}),
+        ("openmq", "stomp", {"refuse", "-1"}),
+    ],
+)
+def test_a_broker_that_cannot_page_is_asked_for_no_small_memory(adapter, protocol, expected):
+    """It would refuse what the script fills its queue with."""
+    asked = selection(adapter=adapter, protocol=protocol, only=frozenset({"broker-killed-when-paging-begins"}))
+    found = {
+        trial.settings.values[name]
+        for trial in plan(asked, SCENARIOS, CATALOGUE)
+        if trial.arm == "subject"
+        for name in ("full_queue_policy", "queue_memory_bytes")
+    }
+
+    assert expected == found
+
+
 def test_trials_of_one_broker_follow_each_other():
     groups = [instance for instance, _ in itertools.groupby(trial.instance for trial in planned(adapter="artemis"))]
 

@@ -155,6 +155,7 @@ def test_what_is_written_has_names_and_numbers():
     assert {
         "step": "restart",
         "clean": False,
+        "flushed": False,
         "under": None,
         "until": {"fault": "kill", "at": at, "delay_us": 0, "delay_percent": 0},
         "beside": (),

@@ -398,6 +398,8 @@ class TrialPlayer:
         self._note(Op.BROKER, Phase.INVOKE, detail=detail)
         if step.clean:
             self.broker.stop()
+        if step.flushed:
+            self.running.flush()
         if step.until is not None:
             self._kill_start(step.until)
             self.evidence.before_restart()
