@@ -15,6 +15,7 @@ from conformance.judge.anomalies import EVERYWHERE
 from conformance.protocols import VENDOR_SURFACES
 from conformance.records import RunRecord, TrialRecord
 from conformance.scenario import Scenario
+from conformance.scenario.faults import DECIDE_DISK
 from conformance.scenario.needs import RESENDS
 from conformance.scenario.reading import singles, togethers
 from conformance.scenario.script import Consume, LinkFault, Publish
@@ -192,12 +193,14 @@ def assumption(claim: Claim, run: RunRecord) -> str:
 
 
 def gives_up(item: Scenario, catalogue: Catalogue, run: RunRecord) -> bool:
-    """Whether a trial of a scenario may lose what was confirmed: by its script, or since no claim of it applies.
+    """Whether a trial of a scenario may lose what was confirmed: by its script, or since nothing says that it is synced.
 
     Counter-example: a broker whose settings sync nothing loses what a power loss finds, and has promised no more.
     """
+    if may_lose(item) or not any(DECIDE_DISK.intersection(fault.names) for fault in item.faults):
+        return may_lose(item)
     of_disk = [claim for claim in map(catalogue.claims.get, item.decides) if claim and claim.of_disk]
-    return may_lose(item) or (bool(of_disk) and all(why_not(claim, run, item.session) for claim in of_disk))
+    return all(why_not(claim, run, item.session) and claim.id not in run.required for claim in of_disk)
 
 
 def can_fail(claim: Claim) -> bool:

@@ -1,5 +1,6 @@
 """What is judged while a run is recorded: when, and what a user sees of it."""
 
+import dataclasses
 import threading
 import types
 
@@ -176,8 +177,21 @@ def test_a_violation_is_printed_while_the_run_goes_on(typed, tmp_path, monkeypat
             reports.append(model.read_json(tmp_path / "out" / "report.json"))
         return write(writer, **changes)
 
-    def executed(*words):
-        judged.append(execute(*words))
+    def executed(prepared, watcher):
+        """Let the last trial begin when a batch has shown the violation."""
+        violated = threading.Event()
+
+        def seen(found):
+            watcher.judged(found)
+            if any(row.verdict == "VIOLATED" for row in found.rows):
+                violated.set()
+
+        def begins(progress):
+            watcher.progress(progress)
+            if progress.record is None and progress.done == progress.total - 1:
+                assert violated.wait(120)
+
+        judged.append(execute(prepared, dataclasses.replace(watcher, judged=seen, progress=begins)))
         return judged[0]
 
     monkeypatch.setattr(open_run.RunWriter, "close", close)
