@@ -193,7 +193,7 @@ def assumption(claim: Claim, run: RunRecord) -> str:
 
 
 def gives_up(item: Scenario, catalogue: Catalogue, run: RunRecord) -> bool:
-    """Whether a trial of a scenario may lose what was confirmed: by its script, or since nothing says that it is synced.
+    """Whether a trial of a scenario may lose what was confirmed: by its script, or since no claim says it is synced.
 
     Counter-example: a broker whose settings sync nothing loses what a power loss finds, and has promised no more.
     """
