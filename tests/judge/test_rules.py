@@ -1233,3 +1233,20 @@ def test_a_redelivery_delay_that_no_drain_waits_for_is_named():
         "SOLCD-ACK-01", KILL, [facts(was_settled=False)] * 3, BROKEN, run=with_policy(redelivery_delay_ms=30_000)
     )
     assert "not drained to silence in 3 of 3 kills. Seen: " in short.reason
+
+
+@pytest.mark.parametrize(
+    ("name", "syncs", "required", "expected"),
+    [
+        ("power-lost-while-publishing", True, (), False),
+        ("power-lost-while-publishing", False, (), True),
+        ("power-lost-while-publishing", False, ("EXPECT-SYNC-01",), False),
+        ("broker-killed-while-publishing", False, (), False),
+    ],
+)
+def test_what_no_claim_says_is_synced_is_given_up(name, syncs, required, expected):
+    """Unless the user requires it; a kill takes nothing from the page cache."""
+    settings = {**RUN.settings, "sync_non_transactional": syncs, "sync_transactional": syncs}
+    run = msgspec.structs.replace(RUN, settings=settings, required=required)
+
+    assert expected == applicable.gives_up(SCENARIOS[name], CATALOGUE, run)
