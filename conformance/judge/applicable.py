@@ -197,8 +197,10 @@ def gives_up(item: Scenario, catalogue: Catalogue, run: RunRecord) -> bool:
 
     Counter-example: a broker whose settings sync nothing loses what a power loss finds, and has promised no more.
     """
-    if may_lose(item) or not any(DECIDE_DISK.intersection(fault.names) for fault in item.faults):
-        return may_lose(item)
+    if may_lose(item):
+        return True
+    if not any(DECIDE_DISK.intersection(fault.names) for fault in item.faults):
+        return False
     of_disk = [claim for claim in map(catalogue.claims.get, item.decides) if claim and claim.of_disk]
     return all(why_not(claim, run, item.session) and claim.id not in run.required for claim in of_disk)
 

@@ -41,7 +41,7 @@ def facts(*, offends=None, applies=100, exposed=50, effective=FAULTS, tail=False
     found = dict.fromkeys(columns, 0)
     found |= {name: applies for name in columns if name.startswith("applies_")}
     found |= {name: exposed for name in columns if name.startswith("exposed_")}
-    found |= {f"faults_{name}": int(exposed > 0) for name in EXPOSURES}  # one fault a trial
+    found |= {f"met_{name}": int(exposed > 0) for name in EXPOSURES}  # one fault a trial
     found |= {name: None for name in columns if name.startswith("kept_")}
     found |= {"faults_effective": effective_mask(*effective), "hidden_at_disk": None}
     found |= {"lasted_ns": 10_000_000_000, "most_deliveries": 3}

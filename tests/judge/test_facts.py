@@ -35,8 +35,8 @@ def of(*rows, trial="t"):
         ("exposed_sends", (3, 4), 7),
         ("missed_lost", (1, 1), 2),
         ("all_foreign", (2, 3), 5),
-        ("faults_sends", (1, None, 4, 5), 5),
-        ("faults_sends", (None, None), 0),
+        ("met_sends", (1, None, 4, 5), 5),
+        ("met_sends", (None, None), 0),
         ("kept_first_lost", (7, None, 5, 9), 5),
         ("kept_first_lost", (None,), None),
         ("trial_started_at", (8, 6), 6),
@@ -157,7 +157,7 @@ def test_which_part_of_a_sequence_offends(offending_ends, kept_ends, part):
 def test_a_trial_stands_for_the_faults_that_could_show_something(at_risk, offended, faults, after):
     """Those with something at risk, and those that lost something; at least one if something was lost."""
     lost = Failing(1, (), None, None, {"confirm_period": offended})
-    counts = {f"faults_{IN_WINDOW}": at_risk, "applies_lost": 9}
+    counts = {f"met_{IN_WINDOW}": at_risk, "applies_lost": 9}
     found = TrialFacts(counts, {"lost": lost})
 
     assert (faults, after) == (found.faults("lost", IN_WINDOW), found.offended_faults("lost", IN_WINDOW))
@@ -172,13 +172,13 @@ def test_a_trial_stands_for_the_faults_that_could_show_something(at_risk, offend
 
 def test_a_loss_of_an_unknown_fault():
     """It adds none to those with something at risk."""
-    found = TrialFacts({f"faults_{IN_WINDOW}": 0b100}, {"lost": Failing(1, (), None, None)})
+    found = TrialFacts({f"met_{IN_WINDOW}": 0b100}, {"lost": Failing(1, (), None, None)})
 
     assert (1, 1) == (found.faults("lost", IN_WINDOW), found.offended_faults("lost", IN_WINDOW))
 
 
 def test_faults_soon_after_a_request():
-    counts = {f"faults_{IN_WINDOW}": 0b0111, within_column(IN_WINDOW, 3): 0b1010}
+    counts = {f"met_{IN_WINDOW}": 0b0111, within_column(IN_WINDOW, 3): 0b1010}
     found = TrialFacts(counts, {})
 
     assert (1, 0) == (found.faults_within(IN_WINDOW, 3), found.faults_within(IN_WINDOW, 10))

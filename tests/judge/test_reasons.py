@@ -15,7 +15,7 @@ QPID = msgspec.structs.replace(RUN, profiles=("qpid",), settings={"persistence":
 CLEAN, IDLE = [facts()] * 3, [facts(applies=0)] * 3
 SYNCED = "0 of 300 persistent messages were confirmed before a sync of their record had returned"
 LATE = {"unanswered_send": 1}
-TEN_KILLS = {"faults_confirmed_in_window": 0b1111111111}
+TEN_KILLS = {"met_confirmed_in_window": 0b1111111111}
 
 
 def lost(first=None, last=None, **counts):
@@ -48,7 +48,7 @@ def test_a_claim_that_holds_in_one_trial_of_many_kills():
     row = rule(
         "SOLCD-ACK-01",
         KILL,
-        [facts(faults_100_confirmed_in_window=0b1111, **TEN_KILLS)],
+        [facts(met_100_confirmed_in_window=0b1111, **TEN_KILLS)],
         [facts(offends={"lost": 3}, tail=True)] * 3,
     )
 
@@ -63,7 +63,7 @@ def test_a_claim_that_holds_in_one_trial_of_many_kills():
 
 def test_an_orderly_stop_shows_no_late_storing():
     """The broker stores what it has answered before it ends, so the same figures say nothing of a delay."""
-    stopped = facts(faults_100_confirmed_in_window=0b1111, **TEN_KILLS)
+    stopped = facts(met_100_confirmed_in_window=0b1111, **TEN_KILLS)
     row = rule("SOLCD-ACK-01", "broker-stopped-while-publishing", [stopped] * 3, [ALL] * 3, label="persistence=false")
 
     assert "HOLDS" == row.verdict

@@ -45,8 +45,8 @@ def test_holds():
     assert (3, 0, 0, 0.63, 0.029) == (row.trials, row.offended, row.void, round(row.bound, 2), round(row.q, 3))
 
 
-MANY = {"faults_confirmed_in_window": 0b1111111111, "faults_10_confirmed_in_window": 0b1111, "exposed": 400}
-MANY["faults_100_confirmed_in_window"] = MANY["faults_confirmed_in_window"]
+MANY = {"met_confirmed_in_window": 0b1111111111, "met_10_confirmed_in_window": 0b1111, "exposed": 400}
+MANY["met_100_confirmed_in_window"] = MANY["met_confirmed_in_window"]
 
 
 def test_each_kill_of_a_trial_counts():
@@ -187,7 +187,7 @@ def test_a_q_of_exactly_the_limit_is_enough(monkeypatch):
 
 def test_one_kill_of_a_control_carries_nothing():
     """Counter-example: 45 clean kills beside a control with one valid trial, which failed: q was 0.0009."""
-    many = [facts(**{**MANY, "faults_confirmed_in_window": 0b111111111111111})] * 3
+    many = [facts(**{**MANY, "met_confirmed_in_window": 0b111111111111111})] * 3
     row = rule("SOLCD-ACK-01", KILL, many, BROKEN[:1])
 
     assert (45, Verdict.INCONCLUSIVE) == (row.faults, row.verdict)

@@ -79,7 +79,7 @@ class TrialFacts:
         return (within & self._at_risk(exposure)).bit_count()
 
     def _at_risk(self, exposure: str) -> int:
-        return int(self.counts.get(f"faults_{exposure}") or 0)
+        return int(self.counts.get(f"met_{exposure}") or 0)
 
     def _offended(self, anomaly: str, exposure: str) -> int:
         found = self.failing.get(anomaly)
@@ -185,7 +185,7 @@ def _merged(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         values = [row[name] for row in rows if row[name] is not None]
         if name.startswith(("applies_", "exposed_", "missed_", "all_")):
             found[name] = sum(values)
-        elif name.startswith("faults_") and name != "faults_effective":
+        elif name.startswith("met_"):
             found[name] = functools.reduce(operator.or_, values, 0)
         elif name.startswith("kept_first_") or name == "trial_started_at":
             found[name] = min(values, default=None)

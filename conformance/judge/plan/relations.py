@@ -102,7 +102,7 @@ def _faults(period: str, condition: str) -> str:
 
 
 def within_column(exposure: str, window_ms: int) -> str:
-    return f"faults_{window_ms}_{exposure}"
+    return f"met_{window_ms}_{exposure}"
 
 
 def per_trial(anomalies: Sequence[Anomaly], exposures: Mapping[str, ExposureRule]) -> dict[str, str]:
@@ -111,7 +111,7 @@ def per_trial(anomalies: Sequence[Anomaly], exposures: Mapping[str, ExposureRule
     found |= {f"exposed_{name}": f"count_if({_exposed(rule)})" for name, rule in exposures.items()}
     for name, rule in exposures.items():
         if rule.period:
-            found[f"faults_{name}"] = _faults(rule.period, _exposed(rule))
+            found[f"met_{name}"] = _faults(rule.period, _exposed(rule))
             found |= {within_column(name, ms): _faults(rule.period, _asked_within(rule, ms)) for ms in LOSS_WINDOWS_MS}
     if any(a.at_disk for a in anomalies):
         found["hidden_at_disk"] = "max(hidden)"
