@@ -21,7 +21,7 @@ from conformance.errors import JudgeError, UsageError
 from conformance.judge.input.buckets import fits_cores
 from conformance.judge.input.packing import Compacted, compact_all
 from conformance.judge.plan.relations import EVERY, Check
-from conformance.judge.spark import JudgeSession
+from conformance.judge.spark import JudgeSession, size_plans
 from conformance.judge.verdict import collect_facts
 from conformance.judge.warm_up import write
 from conformance.records import TrialRecord
@@ -73,6 +73,7 @@ def _median(session: JudgeSession, trials: Sequence[Compacted], used: Sequence[C
 
 def _judged(session: JudgeSession, trials: Sequence[Compacted], used: Sequence[Check]) -> float:
     started = time.perf_counter()
+    size_plans(session.spark, sum(trial.events for trial in trials))
     collect_facts(session.spark, trials, used)
     return time.perf_counter() - started
 
