@@ -51,6 +51,9 @@ NOT_RECOVERED, NOT_READY = "not recovered", "not ready"
 NOT_ALIVE = "not alive"
 """Beginning of the detail of a BROKER event in `fail`: without a fault the broker ended, or dropped a connection."""
 
+OF_ANOTHER = "at the trigger of another trial"
+"""The detail of a fault that fired, in the histories of the trials that it met beside its owner's."""
+
 
 class Op(enum.StrEnum):
     """What was done. The order is the code of the Parquet files: append only."""

@@ -68,7 +68,7 @@ def kill_in_recovery(target: StartingTarget, launch: Callable[[], None], journal
             event = time.monotonic_ns()
             send_all(descriptors, signal.SIGKILL)
             took = (time.monotonic_ns() - event) // 1000
-        _kill_the_rest(target)
+        end_now(target)
     prove_gone(target, "kill")
     if seen < k:
         raise FaultError(f"the kill did not fire: {seen} accesses to the journal of the {k} that its trigger waits for")
@@ -84,13 +84,13 @@ def kill_after(target: Target, ms: int) -> str:
     """
     if target.wait_gone(ms / 1000):
         raise FaultError("the broker ended by itself before the kill")
-    _kill_the_rest(target)
+    end_now(target)
     prove_gone(target, "kill")
     return f"{ms} ms after it was ready, without use"
 
 
-def _kill_the_rest(target: Target) -> None:
-    """Kill what was forked after the first look at the tree, and once more what was forked during this look.
+def end_now(target: Target) -> None:
+    """Kill every process of a broker, and once more what was forked during this look at its tree.
 
     Smallest counter-example: RabbitMQ's leader is a shell, and the process that reads the journal is its child.
     """

@@ -33,7 +33,7 @@ from conformance.judge.tally import ClaimEvidence
 from conformance.records import RunRecord, TrialRecord
 from conformance.run import artifacts
 from conformance.run.planning import Planned, Selection, arm_label, drawn_for, plan, subject_trials
-from conformance.run.trial.player import describe
+from conformance.run.trial.described import describe
 from conformance.scenario import Scenario
 from conformance.scenario.controls import substitute
 

@@ -63,6 +63,16 @@ def units(tally: Tally, number: int) -> str:
     return count_faults(tally.fault, number)
 
 
+def strength(tally: Tally) -> str:
+    """Count what a HOLDS rests on: `3 trials`, `30 kills, 10 at the trigger`."""
+    return units(tally, tally.faults) + _at_trigger(tally)
+
+
+def _at_trigger(tally: Tally) -> str:
+    own = tally.faults_at_trigger
+    return f", {own} at the trigger" if own < tally.faults else ""
+
+
 def times_seen(tally: Tally) -> str:
     """Say how often: `seen in 3 of 3 kills`, `seen once in 5 kills`."""
     if tally.offended_faults == 1 and tally.faults > 1:
@@ -82,7 +92,7 @@ def holds(tally: Tally) -> str:
     in_trials = f" of {plural(tally.trials, 'trial')}" if tally.faults != tally.trials else ""
     below = confidence.percent(confidence.upper_bound(tally.faults))
     text = [
-        f"{figure(tally)} in {units(tally, tally.faults)}{in_trials} (at least {exposure.minimum:,} {risk} in each).",
+        f"{figure(tally)} in {units(tally, tally.faults)}{in_trials}{_at_trigger(tally)} (at least {exposure.minimum:,} {risk} in each).",
         f"If such {faults_named(tally.fault)} are independent,",
         f"the chance that one violates the claim is below {below} (95 % confidence).",
         power(tally) if tally.fault != NONE else "",

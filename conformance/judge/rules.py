@@ -406,9 +406,11 @@ def _doubts_of_faults(one: Tally) -> Iterator[str]:
     if after := [why for record, why in one.subject.void if record.void_after_fault]:
         were = "trial was void after its" if len(after) == 1 else "trials were void after their"
         yield f"{len(after)} {were} fault took effect: {reasons.sentence(after[0])}"
-    if missing := max(0, FEWEST_FAULTS - one.faults):
+    own = one.faults_at_trigger
+    if missing := max(0, FEWEST_FAULTS - own):
+        where = " at its trigger" if own < one.faults else ""
         yield (
-            f"HOLDS needs {reasons.units(one, FEWEST_FAULTS)}, and {one.faults} took effect: {missing} more needed "
+            f"HOLDS needs {reasons.units(one, FEWEST_FAULTS)}{where}, and {own} took effect: {missing} more needed "
             f"(--trials {one.subject.recorded + missing})."
         )
 
@@ -494,7 +496,7 @@ def _row(claim: Claim, evidence: ClaimEvidence, ruling: Ruling, one: Tally | Non
         faults=tried.faults if tried else 0,
         offended_faults=tried.offended_faults if tried else 0,
         needs_exposure=_needs_exposure(tried, ruling),
-        strength=reasons.units(tried, tried.faults) if clean and tried else "",
+        strength=reasons.strength(tried) if clean and tried else "",
         void=len(tried.subject.void) if tried else 0,
         control=control,
         bound=confidence.upper_bound(tried.faults) if clean and tried else None,

@@ -24,7 +24,14 @@ from conformance.claims import STORED, Catalogue, Claim, Subject, Value, is_abou
 from conformance.scenario import MOST_ROUNDS, TRIALS, Check, Control, Liar, Scenario, SessionLiar, Weakened, slug
 from conformance.scenario.controls import STORES, changes_broker, substitute
 from conformance.scenario.needs import CLEAN_RESTART, Means
-from conformance.scenario.reading import most_queues, singles, without_answered_acks, without_last_restart
+from conformance.scenario.reading import (
+    RESTARTS,
+    broker_acts,
+    most_queues,
+    singles,
+    without_answered_acks,
+    without_last_restart,
+)
 from conformance.scenario.script import (
     After,
     All,
@@ -50,9 +57,14 @@ TIMED = frozenset(
     }
 )
 """The anomalies that compare durations shorter than the liveness bound: another broker at work would change them."""
-SLOW_ROUNDS = 9
-"""The most rounds of a trial if each start of the broker takes seconds: three trials have 27 kills. At a random time
-there is not always something at risk, so about 20 of them count (a bound of 14 %)."""
+SLOW_ROUNDS = 10
+"""The most rounds of a trial if each start of the broker takes seconds: three trials have 30 kills."""
+
+
+COMPANY = 3
+"""So many trials share a broker: each fires at least a third of the faults that it meets, at its own trigger.
+
+A kill at a random moment misses a window of 5 ms in 90 to 98 of 100."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,6 +202,19 @@ class Planned:
     def alone(self) -> bool:
         """Whether no other trial runs at the same time. A trial that waits for the liveness bound does nothing else."""
         return not self.waits_for_liveness and measures_time(self.script)
+
+    @property
+    def shape(self) -> tuple[str, ...]:
+        """What its script does to the broker, in this order; empty if no other trial may use the broker meanwhile.
+
+        Trials of one shape can share a broker (`companies`). One with a fault or two may then fire none itself.
+        """
+        apart = self.arm != "subject" or self.alone or self.waits_for_liveness or self.own_disk
+        acts = broker_acts(self.script.steps)
+        few = 0 < len([act for act in acts if act not in RESTARTS]) < COMPANY
+        if apart or few or self.rtt_ms or self.adapter.launcher.owned or not self.script.shares_broker:
+            return ()
+        return acts
 
     @property
     def start_seconds(self) -> float:
@@ -444,6 +469,18 @@ def arm_label(arm: str, control: str) -> str:
 def _grouped(trials: Sequence[Planned]) -> list[Planned]:
     order = {instance: number for number, instance in enumerate(dict.fromkeys(trial.instance for trial in trials))}
     return sorted(trials, key=lambda trial: order[trial.instance])
+
+
+def companies(trials: Iterable[Planned]) -> list[tuple[Planned, ...]]:
+    """Return the trials that share their broker: they do the same to it, and are of different scenarios.
+
+    Those of similar length are together, since each waits for the others. A trial alone is a company of one.
+    """
+    fitting: dict[object, list[Planned]] = {}
+    for trial in sorted(trials, key=lambda each: -each.seconds):
+        key = (trial.instance, trial.shape, trial.index) if trial.shape else trial.id
+        fitting.setdefault(key, []).append(trial)
+    return [tuple(each[at : at + COMPANY]) for each in fitting.values() for at in range(0, len(each), COMPANY)]
 
 
 def clients_of(trials: Sequence[Planned]) -> list[ClientFile]:

@@ -30,9 +30,11 @@ from conformance.history import Header
 from conformance.ledger import Ledger
 from conformance.records import Checksum, RunFile, RunRecord, TrialRecord
 from conformance.run.broker_pool import BrokerPool, RunningBroker
-from conformance.run.planning import Planned
+from conformance.run.planning import Planned, companies
 from conformance.run.trial.clients import Abort
-from conformance.run.trial.player import INTERRUPTED, TrialPlayer, describe, record_unstarted
+from conformance.run.trial.company import Company
+from conformance.run.trial.described import INTERRUPTED, describe, record_unstarted
+from conformance.run.trial.player import TrialPlayer
 
 
 class RunWriter:
@@ -76,6 +78,9 @@ class RunWriter:
         return self.run
 
 
+Members = tuple[Planned, ...]
+"""The trials of a company."""
+
 _WAITING = 8
 """Trials that wait for the liveness bound at the same time."""
 
@@ -83,21 +88,21 @@ _WAITING = 8
 class TrialQueue:
     """The trials of some workers, each of which plays with one broker at a time. Safe for threads.
 
-    A worker stays with the instance of its broker, and gets the longest trial of it first, so that the last ones are
-    short. Then it gets one of the instance that has most left to do among those without a worker. If each has one, it
-    helps where a second broker is worth its start.
+    A worker stays with the instance of its broker, and gets the longest company of it first (`planning.companies`), so
+    that the last ones are short. Then it gets one of the instance that has most left to do among those without a
+    worker. If each has one, it helps where a second broker is worth its start.
     """
 
     def __init__(self, trials: Iterable[Planned]) -> None:
-        self._left: dict[tuple[object, ...], list[Planned]] = {}
-        for trial in sorted(trials, key=lambda each: -each.seconds):
-            self._left.setdefault(trial.instance, []).append(trial)
+        self._left: dict[tuple[object, ...], list[Members]] = {}
+        for members in sorted(companies(trials), key=lambda each: -each[0].seconds):
+            self._left.setdefault(members[0].instance, []).append(members)
         self._workers: collections.Counter[tuple[object, ...]] = collections.Counter()
         self._unhelped: set[tuple[object, ...]] = set()
         self._lock = threading.Lock()
 
-    def take(self, held: tuple[object, ...] = ()) -> Planned | None:
-        """Return the next trial of a worker that has a broker of the instance `held`; None if there is no more."""
+    def take(self, held: tuple[object, ...] = ()) -> Members | None:
+        """Return the next trials of a worker that has a broker of the instance `held`; None if there are no more."""
         with self._lock:
             if not self._left.get(held):
                 self._workers[held] -= 1
@@ -105,29 +110,30 @@ class TrialQueue:
                 self._workers[held] += 1
             return self._left[held].pop(0) if held else None
 
-    def give_back(self, planned: Planned) -> bool:
-        """Leave a trial to another worker that has a broker of its instance; return False if there is none."""
+    def give_back(self, members: Members) -> bool:
+        """Leave trials to another worker that has a broker of their instance; return False if there is none."""
+        instance = members[0].instance
         with self._lock:
-            self._unhelped.add(planned.instance)
-            if self._workers[planned.instance] < 2:
+            self._unhelped.add(instance)
+            if self._workers[instance] < 2:
                 return False
-            self._workers[planned.instance] -= 1
-            self._left[planned.instance].insert(0, planned)
+            self._workers[instance] -= 1
+            self._left[instance].insert(0, members)
             return True
 
     def rest_of(self, instance: tuple[object, ...]) -> list[Planned]:
         """Take every trial of an instance."""
         with self._lock:
-            return self._left.pop(instance, [])
+            return [trial for members in self._left.pop(instance, []) for trial in members]
 
     def _next_instance(self) -> tuple[object, ...]:
         left = {
-            instance: sum(each.seconds for each in trials)
-            for instance, trials in self._left.items()
-            if trials and (not self._workers[instance] or instance not in self._unhelped)
+            instance: sum(members[0].seconds for members in groups)
+            for instance, groups in self._left.items()
+            if groups and (not self._workers[instance] or instance not in self._unhelped)
         }
         free = [instance for instance in left if not self._workers[instance]]
-        worth = [instance for instance in left if left[instance] > self._left[instance][0].start_seconds]
+        worth = [instance for instance in left if left[instance] > self._left[instance][0][0].start_seconds]
         return max(free or worth, key=left.__getitem__, default=())
 
 
@@ -232,30 +238,32 @@ class Recording:
         running: RunningBroker | None = None
         held: tuple[object, ...] = ()
         try:
-            while (planned := queue.take(held)) is not None:
+            while (members := queue.take(held)) is not None:
+                planned = members[0]
                 if running is not None and held != planned.instance:
                     self._brokers.release(held, running)
                     running = None
                 held = planned.instance
-                self.on_progress(Progress(planned, None, self._done, self._total))
+                for each in members:
+                    self.on_progress(Progress(each, None, self._done, self._total))
                 if running is None:
                     try:
                         running, took = self._brokers.acquire(planned)
                     except LaunchError as error:
                         # A second broker would refuse it too.
                         refused = isinstance(error.__cause__, LoginError | BlockedError)
-                        if not refused and queue.give_back(planned):
+                        if not refused and queue.give_back(members):
                             held = ()
                         else:
-                            found += [self._unstarted(each, error) for each in [planned, *queue.rest_of(held)]]
+                            found += [self._unstarted(each, error) for each in [*members, *queue.rest_of(held)]]
                         continue
                     floor += took
                     if planned.arm == "subject":
                         self.deviations = dict(running.node.facts.deviations)
-                record, usable = self._play(planned, running)
-                floor += record.floor_seconds
-                found.append(record)
-                if not usable:
+                played = self._play_company(members, running)
+                floor += max(record.floor_seconds for record, _ in played)
+                found += [record for record, _ in played]
+                if not all(usable for _, usable in played):
                     running.close()
                     running = None
         except BaseException:
@@ -266,14 +274,29 @@ class Recording:
             self._brokers.release(held, running)
         return found, floor
 
-    def _play(self, planned: Planned, running: RunningBroker) -> tuple[TrialRecord, bool]:
+    def _play_company(self, members: Members, running: RunningBroker) -> list[tuple[TrialRecord, bool]]:
+        """Play trials that share a broker, each in a thread of its own."""
+        company = Company(*(planned.id for planned in members))
+        self._abort.watch(company)
+        threads = concurrent.futures.ThreadPoolExecutor(len(members))
+        try:
+            others = [threads.submit(self._play, planned, running, company) for planned in members[1:]]
+            return [self._play(members[0], running, company), *(other.result() for other in others)]
+        except BaseException:
+            self._abort.now()
+            raise
+        finally:
+            threads.shutdown(wait=True)
+            self._abort.children.discard(company)
+
+    def _play(self, planned: Planned, running: RunningBroker, company: Company) -> tuple[TrialRecord, bool]:
         """Play one trial; return its record, and whether the next trial can use the broker."""
         if self._abort.requested:
             raise Interrupted("stopped by the user")
         self._brokers.begin(planned)
         header = header_of(self.header, planned)
         folder = self.folder / "trials" / planned.id
-        player = TrialPlayer(planned, running, self._workers, folder, header, self._abort)
+        player = TrialPlayer(planned, running, self._workers, folder, header, self._abort, company)
         record = player.play()
         with self._lock:
             self._done += 1

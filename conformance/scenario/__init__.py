@@ -36,6 +36,7 @@ from conformance.scenario.needs import (
     COPIES,
     EXPIRY_QUEUE,
     FRAMES,
+    JOURNAL_WATCHED,
     LIVES,
     MODIFIED,
     RAW,
@@ -83,6 +84,10 @@ REFUSING = {"creates_addresses", "full_queue_policy", "max_message_bytes"}
 """Settings of a scenario that may make a broker refuse sends: one that blocks or pages refuses none."""
 
 TRIALS = 3
+KILLS = 15
+"""The rounds of a script whose broker is killed. Three scenarios that share a broker each fire five of these kills, so
+that three trials have 15 at their own trigger (`run.planning.companies`)."""
+
 MOST_ROUNDS = 60
 """The judge tells so many faults of one trial apart (`judge.plan.relations`)."""
 
@@ -336,6 +341,17 @@ class Scenario:
     def subscribed(self) -> bool:
         """Whether its queues are durable subscriptions of one topic."""
         return "subscribed" in dict(self.queue)
+
+    @property
+    def shares_broker(self) -> bool:
+        """Whether trials of other scenarios may use its broker meanwhile: it asks for no settings, and watches no file.
+
+        What it does to the broker, the others do as well (`scenario.reading.broker_acts`).
+        """
+        if self.settings or {*self.needs} & {JOURNAL_WATCHED, SETTINGS} or isinstance(self.steps[0], Restart):
+            return False
+        starts = [step for step in self.steps if isinstance(step, Restart)]
+        return all(start == Restart(clean=start.clean) for start in starts) and all(each.shared for each in self.faults)
 
     @property
     def linked(self) -> bool:

@@ -40,6 +40,8 @@ class _Fault(msgspec.Struct, frozen=True, tag_field="fault", tag=tag_of):
         fails_disk: Whether each operation of the disk fails, so that the broker should end by itself.
         decides_disk: Whether it decides a claim that says "on disk".
         timed: Whether it lasts for a time that is compared with answers.
+        shared: Whether other scenarios may use the broker meanwhile: it meets one client or connection, or it ends the
+            broker for all of them.
     """
 
     name: ClassVar[str]
@@ -52,6 +54,7 @@ class _Fault(msgspec.Struct, frozen=True, tag_field="fault", tag=tag_of):
     fails_disk: ClassVar[bool] = False
     decides_disk: ClassVar[bool] = False
     timed: ClassVar[bool] = False
+    shared: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         cls.name = tag_of(cls.__name__)
@@ -112,6 +115,7 @@ class Kill(_Fault, frozen=True):
     counted = ("kill", "kills")
     commands = ("kill",)
     signal = Signals.SIGKILL
+    shared = True
     failure_model = "process death"
     ends_broker = True
     words = "SIGKILL to every process of the broker at {when}."
@@ -125,6 +129,7 @@ class Stop(_Fault, frozen=True):
     counted = ("stop", "stops")
     commands = ("stop",)
     signal = Signals.SIGTERM
+    shared = True
     failure_model = "orderly stop"
     ends_broker = True
     words = "SIGTERM to the broker at {when}."
@@ -172,6 +177,7 @@ class ConsumerCrash(_Fault, frozen=True):
     at: Trigger
     cause = Cause.CLIENT
     counted = ("crash of the client", "crashes of the client")
+    shared = True
     failure_model = "death of the client process"
     words = "SIGKILL to the client process itself at {when}."
 
@@ -207,6 +213,7 @@ class Cut(_Fault, frozen=True):
     cause = Cause.CONNECTION
     counted = ("cut", "cuts")
     means = Means.LINK
+    shared = True
     failure_model = "loss of the connection"
 
     def says(self, when: str) -> str:
@@ -222,6 +229,7 @@ class HoldLink(_Fault, frozen=True):
     cause = Cause.CONNECTION
     counted = ("held link", "held links")
     means = Means.LINK
+    shared = True
     failure_model = "link held for a time"
 
     def says(self, when: str) -> str:

@@ -14,7 +14,7 @@ from conformance import campaign
 from conformance.frontend import progress
 from conformance.frontend.progress import RunProgress, Show
 from conformance.run.record import Progress
-from conformance.run.trial.player import describe
+from conformance.run.trial.described import describe
 
 PREPARED = campaign.prepare(campaign.Options(adapter="reference", claims=("SOLCD-ACK-01", "EMS-STEP-02"), seed=7))
 PLAN = PREPARED.trials

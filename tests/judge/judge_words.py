@@ -6,7 +6,7 @@
 import re
 import shlex
 
-from conformance.history import DELAYED, OF_ACK, SHUT, WAITS, Op, Phase
+from conformance.history import DELAYED, OF_ACK, OF_ANOTHER, SHUT, WAITS, Op, Phase
 
 C = "consumer-1"
 LINK_091 = 91
@@ -275,8 +275,14 @@ def took(*numbers):
     return [e for n in numbers for e in (*handed(n), *processed(n), *acked(n))]
 
 
-def killed(process="publisher-1", epoch=1):
-    return [*of(process, Op.FAULT, Phase.FIRED, fault="kill", epoch=epoch), *took_effect("kill", epoch)]
+def killed(process="publisher-1", epoch=1, detail=None):
+    fired = of(process, Op.FAULT, Phase.FIRED, fault="kill", epoch=epoch, detail=detail)
+    return [*fired, *took_effect("kill", epoch)]
+
+
+def killed_by_another(epoch=1):
+    """The kill came at the trigger of another trial, which shares the broker."""
+    return killed("orchestrator", epoch, OF_ANOTHER)
 
 
 def not_back(words="not recovered: it ended with status 1", phase=Phase.FAIL):

@@ -113,3 +113,15 @@ def test_the_account_adds_up(session, tmp_path):
         "unexplained": 3,
     } == {name: counts[f"all_{name}"] for name in COUNTED}
     assert 10 == sum(counts[f"all_{name}"] for name in COUNTED)
+
+
+@pytest.mark.spark
+def test_a_kill_at_the_trigger_of_another_trial_counts_apart(session, tmp_path):
+    """Of three kills that met a confirmed message the second was its own."""
+    text = "kept 1, killed_by_another, kept_in 2 2, killed epoch=2, kept_in 3 3, killed_by_another 3, settled 1 2 3"
+    trial = compact_all([(tmp_path, write(tmp_path, history(text), record(trial="t", scenario="s")))])
+    found = collect_facts(session.spark, trial)["t"]
+    lost = ("lost", "confirmed_in_window")
+
+    assert (3, 1) == (found.faults(*lost), found.faults_at_trigger(*lost))
+    assert (1, 1) == (found.faults("lost", "sends"), found.faults_at_trigger("lost", "sends"))

@@ -122,6 +122,17 @@ def test_what_no_further_kill_decides(subject, changes):
     assert (True, False) == (row.verdict in (Verdict.INCONCLUSIVE, Verdict.NOT_APPLICABLE), row.needs_exposure)
 
 
+def test_kills_at_the_trigger_of_another_scenario_count_apart():
+    """They bound the chance as well, and HOLDS needs three of its own."""
+    third, most = facts(**MANY, faults_joined=0b1101101101), facts(**MANY, faults_joined=0b1111111110)
+    held, short = (rule("SOLCD-ACK-01", KILL, subject, BROKEN) for subject in ([third] * 3, [most] * 2))
+
+    assert ("HOLDS (30 kills, 9 at the trigger)", 30) == (held.graded, held.faults)
+    assert "in 30 kills of 3 trials, 9 at the trigger (at least" in held.reason
+    assert (Verdict.INCONCLUSIVE, 20) == (short.verdict, short.faults)
+    assert "HOLDS needs 3 kills at its trigger, and 2 took effect: 1 more needed (--trials 3)." in short.reason
+
+
 def test_many_kills_in_one_trial_are_enough():
     """A trial that met three kills is as good as three trials."""
     assert Verdict.HOLDS == rule("SOLCD-ACK-01", KILL, [facts(**MANY)], BROKEN).verdict

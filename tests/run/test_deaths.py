@@ -24,7 +24,7 @@ from conformance.faults.power import image
 from conformance.processes import started_with
 from conformance.records import RunFile, TrialRecord
 from conformance.report import model
-from conformance.run.trial.player import INTERRUPTED
+from conformance.run.trial.described import INTERRUPTED
 
 pytestmark = pytest.mark.spark
 MANY = int(os.environ.get("CONFORMANCE_DEATHS", "25"))  # of each victim: a hundred in all

@@ -29,7 +29,7 @@ from conformance.run.planning import (
     subject_trials,
     wanted_checks,
 )
-from conformance.run.trial.player import describe
+from conformance.run.trial.described import describe
 from conformance.scenario import Check, Liar, Scenario, Weakened, needs
 from conformance.scenario.script import (
     SETTLE,

@@ -1,6 +1,7 @@
 """The only loop: workers beside each other, one broker after the other in each, and what a trial may cost the next."""
 
 import dataclasses
+import itertools
 import os
 import threading
 import time
@@ -17,7 +18,7 @@ from conformance.ledger import Ledger
 from conformance.records import TrialRecord
 from conformance.run import record as recording
 from conformance.run.record import Recording, TrialQueue
-from conformance.run.trial.player import describe
+from conformance.run.trial.described import describe
 from conformance.scenario.script import Consume, Restart
 
 BESIDE_S = 20.0
@@ -59,9 +60,14 @@ def fake():
 
 @pytest.fixture
 def trial(fake):
+    """A trial that shares its broker with no other: each has an index of its own."""
+    indices = itertools.count(1)
+
     def make(identity, **changes):
         arm = "control" if "liar" in changes else "subject"
-        return planned(identity, arm=arm, adapter=fake, protocol="stomp", **changes)
+        return planned(
+            identity, **{"arm": arm, "adapter": fake, "protocol": "stomp", "index": next(indices), **changes}
+        )
 
     return make
 
@@ -77,7 +83,7 @@ def play(tmp_path, monkeypatch):
         class Player:
             broker_is_lost = False
 
-            def __init__(self, planned, broker, worker_pool, folder, header, abort):
+            def __init__(self, planned, broker, worker_pool, folder, header, abort, company):
                 self.planned = planned
                 headers[planned.id] = header
 
@@ -179,8 +185,8 @@ def test_a_second_broker_that_does_not_start_voids_nothing(play, trial, fake):
 def taken(queue, held=()):
     """What a worker gets that stays with its broker to the end."""
     while (found := queue.take(held)) is not None:
-        yield found.id
-        held = found.instance
+        yield from (each.id for each in found)
+        held = found[0].instance
 
 
 def longer(identity, restarts, **changes):
@@ -198,9 +204,9 @@ def test_the_longest_trial_comes_first():
 def test_a_second_worker_goes_to_an_instance_without_one():
     """It helps the first when no other instance is left."""
     queue = TrialQueue([*(longer(name, 2) for name in "abcd"), longer("x", 1, liar="x")])
-    first, second = queue.take(), queue.take()
-    third = queue.take(second.instance)
-    rest = [trial.id for trial in (queue.take(first.instance), queue.take(third.instance))]
+    (first,), (second,) = queue.take(), queue.take()
+    (third,) = queue.take(second.instance)
+    rest = [trial.id for trial in (*queue.take(first.instance), *queue.take(third.instance))]
 
     assert ["a", "x", "b", "c", "d"] == [first.id, second.id, third.id, *rest]
     assert queue.take(first.instance) is None
@@ -209,10 +215,10 @@ def test_a_second_worker_goes_to_an_instance_without_one():
 def test_no_broker_is_started_for_less_than_its_start():
     """The last short trial is left to the worker that has a broker for it."""
     queue = TrialQueue([longer("a", 2), longer("b", 0)])
-    first = queue.take()
+    (first,) = queue.take()
 
     assert queue.take() is None
-    assert "b" == queue.take(first.instance).id
+    assert ["b"] == list(taken(queue, first.instance))
 
 
 def test_what_cannot_start_goes_back_to_another_worker():
@@ -222,7 +228,7 @@ def test_what_cannot_start_goes_back_to_another_worker():
     given = queue.give_back(second), queue.take()
 
     assert (True, None) == given
-    assert ["b", "c"] == list(taken(queue, first.instance))
+    assert ["b", "c"] == list(taken(queue, first[0].instance))
     assert not queue.give_back(first)
 
 

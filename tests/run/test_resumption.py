@@ -8,7 +8,7 @@ from conformance.errors import UsageError
 from conformance.records import RunFile
 from conformance.run import record
 from conformance.run.record import RunWriter
-from conformance.run.trial.player import INTERRUPTED, describe
+from conformance.run.trial.described import INTERRUPTED, describe
 
 ONE = ("broker-killed-while-sending-one-by-one",)
 

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from conformance.report import model
-from conformance.run.trial.player import INTERRUPTED
+from conformance.run.trial.described import INTERRUPTED
 
 pytestmark = pytest.mark.spark
 UNSYNCED = ("--set", "sync_non_transactional=false", "--set", "sync_transactional=false")

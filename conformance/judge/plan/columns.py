@@ -14,6 +14,7 @@ from conformance.history import (
     NOT_READY,
     NOT_RECOVERED,
     OF_ACK,
+    OF_ANOTHER,
     OUTSIDE,
     RECEIVER_ENDED,
     SHUT,
@@ -143,6 +144,7 @@ PART: Mapping[str, tuple[str, str]] = {
     "part_consumer_attached": ("max({})", f"CASE WHEN limits AND {_CONSUMER} THEN at_ns END"),
     "part_fired": ("min({})", "CASE WHEN fires THEN at_ns END"),
     "part_last_fired": ("max({})", "CASE WHEN fires THEN at_ns END"),
+    "part_joins": ("bit_or({})", f"CASE WHEN fires AND detail = '{OF_ANOTHER}' THEN shiftleft(1L, period) ELSE 0L END"),
     "part_halted": ("min({})", "CASE WHEN halts THEN at_ns END"),
     "part_resumed": ("min({})", "CASE WHEN resumes THEN at_ns END"),
     "part_added": ("max({})", "CASE WHEN slows THEN `count` END"),
@@ -182,6 +184,8 @@ PART_WINDOWS: Mapping[str, str] = {
     # The fault that an event was before, if one came in the same run of the broker.
     "next_fault_at": f"min(part_fired) {_OF_PERIOD}",
     "epoch_fired_at": f"min(part_fired) {_OF_EPOCH}",
+    # The faults that came at the trigger of another trial, one bit each.
+    "joined": f"bit_or(part_joins) {_OF_TRIAL}",
     "halted_at": f"min(part_halted) {_OF_TRIAL}",
     "resumed_at": f"min(part_resumed) {_OF_TRIAL}",
     "added_us": f"max(part_added) {_OF_TRIAL}",

@@ -69,6 +69,13 @@ class TrialFacts:
         met = (self._at_risk(exposure) | self._offended(anomaly, exposure)).bit_count()
         return max(met, int(self.offences(anomaly) > 0))
 
+    def faults_at_trigger(self, anomaly: str, exposure: str) -> int:
+        """Count those of `faults` that came at the trigger of this trial, not of another one that shared its broker."""
+        joined = int(self.counts.get("faults_joined") or 0)
+        if not EXPOSURES[exposure].period or not joined:
+            return self.faults(anomaly, exposure)
+        return ((self._at_risk(exposure) | self._offended(anomaly, exposure)) & ~joined).bit_count()
+
     def offended_faults(self, anomaly: str, exposure: str) -> int:
         """Count the faults after which the anomaly was seen: at least one if it was seen at all."""
         return max(1, self._offended(anomaly, exposure).bit_count()) if self.offences(anomaly) else 0

@@ -136,6 +136,7 @@ def per_trial(anomalies: Sequence[Anomaly], exposures: Mapping[str, ExposureRule
         "lasted_ns": "max(ended_at - started_at)",
         "most_deliveries": "max(connections + last_drain + times_given_back)",
         "faults_effective": "max(effective)",
+        "faults_joined": "max(joined)",
         "drains": "max(last_drain)",
         "was_settled": "max(settled)",
         "was_bringing": "max(still_brought)",

@@ -10,6 +10,7 @@ import re
 import select
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -32,19 +33,25 @@ Running = dict[Child, Job]
 """Clients that run, each with its job."""
 
 
+class Ends(Protocol):
+    """What ends when the user stops the run."""
+
+    def end(self) -> None: ...
+
+
 @dataclasses.dataclass
 class Abort:
     """Set when the user stopped the run: running clients are ended, and no step begins."""
 
     requested: bool = False
-    children: set[Child] = dataclasses.field(default_factory=set)
+    children: set[Ends] = dataclasses.field(default_factory=set)
 
     def now(self) -> None:
         self.requested = True
         for child in list(self.children):
             child.end()
 
-    def watch(self, child: Child) -> None:
+    def watch(self, child: Ends) -> None:
         """End this child with the others, at once if they have already been ended."""
         self.children.add(child)
         if self.requested:
@@ -92,13 +99,19 @@ class ClientRunner:
         The client with a fault is in the last group, and gets the `descriptors`. Raises what `play` raises, after it
         has ended the other clients.
         """
-        running: Running = {}
-        try:
-            for group in groups[:-1]:
-                self._begin_attached(running, group)
+        with self.attached(groups[:-1]) as running:
             for job in groups[-1]:
                 self._beside(running, job, descriptors if job.fault else ())
             return self.finish(running)
+
+    @contextlib.contextmanager
+    def attached(self, groups: Iterable[Iterable[Job]]) -> Iterator[Running]:
+        """Start clients, each group when those before it are attached, and end those that are left at the end."""
+        running: Running = {}
+        try:
+            for group in groups:
+                self._begin_attached(running, group)
+            yield running
         finally:
             self.end(running, Ended.INTERRUPTED, "another client failed")
 

@@ -18,13 +18,23 @@ from conformance.adapters import Adapter
 from conformance.adapters.file.placeholders import fill
 from conformance.clients.job import LIVENESS_S, SILENCE_S, Job, JobResult, Tolerances
 from conformance.clients.workers.pool import WorkerPool
-from conformance.errors import BrokerError, ConformanceError, DroppedError, Interrupted, LaunchError
+from conformance.errors import (
+    BrokerError,
+    ClientError,
+    ConformanceError,
+    DroppedError,
+    FaultError,
+    Interrupted,
+    LaunchError,
+)
 from conformance.faults import process
-from conformance.history import NOT_ALIVE, Ended, Header, Op, Phase, Recorder, close_history
-from conformance.records import TrialRecord
+from conformance.history import NOT_ALIVE, OF_ANOTHER, Ended, Event, Header, Op, Phase, Recorder, close_history
+from conformance.records import NOT_FIRED, TrialRecord
 from conformance.run.broker_pool import RunningBroker
 from conformance.run.planning import Planned
 from conformance.run.trial.clients import Abort, ClientRunner, check_alive
+from conformance.run.trial.company import Company
+from conformance.run.trial.described import INTERRUPTED, describe
 from conformance.run.trial.evidence import EvidenceKeeper, undelivered_messages
 from conformance.run.trial.jobs import Address, JobMaker
 from conformance.run.trial.restart import NotReady, RestartAttempt, oom_kills, own_end
@@ -55,12 +65,9 @@ from conformance.scenario.script import (
     largest,
 )
 
-INTERRUPTED = "the run was interrupted"
-"""The reason why a trial is void that was under way when the user stopped the run."""
-
 
 class TrialPlayer:
-    """Plays one planned trial; `play` writes `trial.json` and returns its record."""
+    """Plays one planned trial in its company; `play` writes `trial.json` and returns its record."""
 
     def __init__(
         self,
@@ -70,8 +77,10 @@ class TrialPlayer:
         folder: pathlib.Path,
         header: Header,
         abort: Abort,
+        company: Company | None = None,
     ) -> None:
         self.planned, self.running, self.folder, self.abort = planned, running, folder, abort
+        self.company = company or Company(planned.id)
         self.broker, self.node = running.broker, running.node
         self.jobs = JobMaker(planned, running.broker, header)
         self.client_runner = ClientRunner(running.broker, worker_pool, folder, header, abort, self.jobs.learn)
@@ -108,6 +117,7 @@ class TrialPlayer:
         except ConformanceError as error:
             ended, void, of_broker = Ended.DIED, str(error), error.of_broker
         finally:
+            self.company.leave(self.planned.id)
             self.recorder.close()
             close_history(self.folder / "orchestrator.jsonl", ended, void)
             self.evidence.end()
@@ -144,7 +154,9 @@ class TrialPlayer:
                 self._drain_to_the_end()
         except (LaunchError, BrokerError) as error:
             if isinstance(error, LaunchError) and self._after_recovery(error):
-                self._end_unready(RestartAttempt(self.running).died(error, self.planned.queue))
+                with self.company.alone:
+                    found = RestartAttempt(self.running).died(error, self.planned.queue)
+                self._end_unready(found)
             elif why := self._own_end(error):
                 self._end_unready(NotReady(Phase.FAIL, f"{NOT_ALIVE}: {why}"))
             else:
@@ -184,18 +196,22 @@ class TrialPlayer:
         In this order: only a running broker can say whether an existing queue is empty. The previous trial ended it by
         a fault, or by SIGKILL under a tracer: if it does not start, it has not recovered.
         """
-        if self.node.target.gone() and not isinstance(self.planned.script.steps[0], Restart):
-            started = time.monotonic()
-            if failed := RestartAttempt(self.running).start():
-                self._note(Op.BROKER, Phase.INVOKE, detail="start")
-                self._end_unready(failed)
-                return
-            self.floor_s += time.monotonic() - started
+        started = time.monotonic()
+        if failed := self.company.meet(self._bring_up):
+            self._note(Op.BROKER, Phase.INVOKE, detail="start")
+            self._end_unready(failed)
+            return
+        self.floor_s += time.monotonic() - started
         names = [self.broker.service.queue_of(queue) for queue in self.planned.queues]
         self.jobs.queue, *self.jobs.more_queues = names
         if FRESH in self.planned.script.needs:
             for name in names:
                 self.broker.declare(name)
+
+    def _bring_up(self) -> NotReady | None:
+        if self.node.target.gone() and not isinstance(self.planned.script.steps[0], Restart):
+            return RestartAttempt(self.running).start()
+        return None
 
     def _step(self, step: Step) -> None:
         if isinstance(step, Restart):
@@ -294,24 +310,74 @@ class TrialPlayer:
             self._step(Drain())
 
     def _together(self, step: Together) -> None:
-        """Run clients beside each other.
-
-        A fault that ends the broker ends the connections of all. A connection that is lost before that voids the trial.
-        """
+        """Run clients beside each other."""
         fault = cast(TogetherFault | None, step.until)
         ends = fault is not None and fault.ends_broker
         groups = [[self._client(each, broker_may_end=ends) for each in group] for group in step.groups]
-        with contextlib.ExitStack() as stack:
-            descriptors = stack.enter_context(self.node.target.armed(*fault.armed_by)) if fault else []
-            results = self.client_runner.play_together(groups, descriptors)
-        fires = results.pop() if fault else None
-        if fault and fires:
+        if fault:
+            self._meet(fault, groups)
+            return
+        for result in self.client_runner.play_together(groups):
+            self._check_connected(result)
+
+    def _meet(self, fault: TogetherFault, groups: Sequence[Sequence[Job]]) -> None:
+        """Run clients beside each other until a fault that this trial fires, or another one of its company."""
+        number, owner = self.company.next_fault(self.planned.index)
+        if owner == self.planned.id:
+            self._fire(number, fault, groups)
+        else:
+            self._witness(number, fault, groups)
+
+    def _fire(self, number: int, fault: TogetherFault, groups: Sequence[Sequence[Job]]) -> None:
+        """Run these clients; the one with the fault is in the last group.
+
+        A fault that ends the broker ends the connections of all. A connection that is lost before that voids the trial.
+        """
+        fires: JobResult | None = None
+        try:
+            self.company.meet(bool)  # the clients of the others are attached
+            with self.node.target.armed(*fault.armed_by) as descriptors:
+                *others, fires = self.client_runner.play_together(groups, descriptors)
             self._prove(fault, fires)
+        finally:
+            fired_ns = fires.fired_ns if fires and fires.fired else 0
+            if not fired_ns and fault.ends_broker and len(self.company.members) > 1:
+                process.end_now(self.node.target)  # they wait for it
+            self.company.tell_fired(number, fired_ns)
+        for result in others:
+            self._check_met(result, fires.fired_ns if fault.ends_broker else 0)
+
+    def _witness(self, number: int, fault: TogetherFault, groups: Sequence[Sequence[Job]]) -> None:
+        """Run these clients until the fault of another trial ends the broker.
+
+        Raises `FaultError` if it did not come, and `BrokerError` if a connection was lost before it.
+        """
+        failed: ConformanceError | None = None
+        results: list[JobResult] = []
+        try:
+            with self.client_runner.attached([[_unarmed(job) for job in group] for group in groups]) as running:
+                self.company.meet(bool)
+                results = self.client_runner.finish(running)
+        except (LaunchError, ClientError) as error:
+            failed = error
+        fired_ns = self.company.await_fired(number)
+        if not fired_ns:
+            raise failed or FaultError(f"the {fault.name} of another trial of its company {NOT_FIRED}")
+        if failed:
+            raise ClientError(f"a client failed at the {fault.name} of another trial of its company: {failed}")
         for result in results:
-            if not ends or not fires:
-                self._check_connected(result)
-            elif result.ended == "disconnected" and result.lost_ns < fires.fired_ns:
-                raise BrokerError("the broker closed the connection of a client before the fault of another")
+            self._check_met(result, fired_ns)
+        self.disturbed = True
+        fired = Event(self.recorder.sequence, fired_ns, Op.FAULT, Phase.FIRED, self.node.epoch)
+        self.recorder.append(msgspec.structs.replace(fired, fault=fault.name, detail=OF_ANOTHER))
+        self._prove_gone(fault, fault.name)
+
+    def _check_met(self, result: JobResult, fired_ns: int) -> None:
+        """Raise `BrokerError` if a client lost its connection before the fault that ended its broker, or without it."""
+        if not fired_ns:
+            self._check_connected(result)
+        elif result.ended == "disconnected" and result.lost_ns < fired_ns:
+            raise BrokerError("the broker closed the connection of a client before the fault of another")
 
     def _client(self, step: Publish | Consume | Ask, *, broker_may_end: bool = False) -> Job:
         honest = isinstance(step, Consume) and step.honest
@@ -343,9 +409,7 @@ class TrialPlayer:
         elif isinstance(fault, PowerLoss):
             self._lose_power(job, fault)
         elif isinstance(fault, TogetherFault):
-            with self.node.target.armed(*fault.armed_by) as descriptors:
-                result = self.client_runner.play(job, descriptors)
-            self._prove(fault, result)
+            self._meet(fault, [[job]])
         else:
             self._run(job)
 
@@ -376,6 +440,9 @@ class TrialPlayer:
             self._check_connected(result)
             self.node.target.alive_check()
         process.prove_fired(name, fired=result.fired, seen=result.seen, wanted=largest(fault.at))
+        self._prove_gone(fault, name)
+
+    def _prove_gone(self, fault: TogetherFault | PowerLoss, name: str) -> None:
         process.prove_gone(self.node.target, name)
         if isinstance(fault, PowerLoss):
             self.running.after_loss()
@@ -396,18 +463,11 @@ class TrialPlayer:
             self.evidence.before_restart()
         detail = "restart" if step.clean else "start"
         self._note(Op.BROKER, Phase.INVOKE, detail=detail)
-        if step.clean:
-            self.broker.stop()
-        if step.flushed:
-            self.running.flush()
-        if step.until is not None:
-            self._kill_start(step.until)
-            self.evidence.before_restart()
+        attempt = self.company.meet(lambda: self._before_start(step))
         self.traced = TracedRun(self.client_runner, self.running, step.under) if step.under is not None else None
-        attempt = RestartAttempt(self.running)
         beside = self.client_runner.begin([self._awaiting(each, attempt.ready_s) for each in step.beside])
         try:
-            if failed := attempt.start(self.traced.start if self.traced else None):
+            if failed := self.company.meet(lambda: attempt.start(self.traced.start if self.traced else None)):
                 self.traced = None
                 self.client_runner.leave(beside)
                 self._end_unready(failed)
@@ -419,6 +479,17 @@ class TrialPlayer:
                 self._check_connected(result)
         finally:
             self.client_runner.end(beside, Ended.INTERRUPTED, "the broker, or another client, failed")
+
+    def _before_start(self, step: Restart) -> RestartAttempt:
+        """Do what a restart does before the broker starts."""
+        if step.clean:
+            self.broker.stop()
+        if step.flushed:
+            self.running.flush()
+        if step.until is not None:
+            self._kill_start(step.until)
+            self.evidence.before_restart()
+        return RestartAttempt(self.running)
 
     def _awaiting(self, step: Publish | Consume, reaches_s: float) -> Job:
         """Return the job of a client that begins before the broker is started."""
@@ -490,37 +561,16 @@ class TrialPlayer:
         self.recorder.flush()
 
 
+def _unarmed(job: Job) -> Job:
+    """Return the job of a client that another trial's fault meets."""
+    step = job.work.step
+    if isinstance(step, Publish | Consume):
+        step = msgspec.structs.replace(step, until=None)
+    tolerances = msgspec.structs.replace(job.tolerances, broker_may_end=True)
+    return msgspec.structs.replace(job, work=msgspec.structs.replace(job.work, step=step), tolerances=tolerances)
+
+
 def offer_words(adapter: Adapter, setting: str) -> list[str]:
     """Return the words of the command line that give the broker the setting `name=value`."""
     name, _, value = setting.partition("=")
     return [fill(word, {"name": name, "value": value}) for word in adapter.file.start.offer]
-
-
-def describe(planned: Planned) -> TrialRecord:
-    """Return the record of a planned trial that has not been played."""
-    return TrialRecord(
-        trial=planned.id,
-        scenario=planned.script.id,
-        arm=planned.arm,
-        control=planned.control,
-        index=planned.index,
-        seed=planned.seed,
-        k=planned.k,
-        adapter=planned.adapter.name,
-        settings=dict(planned.settings.values),
-        steps=planned.script.steps,
-        client=planned.script.client,
-        queue=dict(planned.script.queue),
-        flush_ms=planned.flush_ms,
-        rounds=planned.rounds,
-    )
-
-
-def record_unstarted(planned: Planned, folder: pathlib.Path, error: LaunchError) -> TrialRecord:
-    """Write and return the record of a trial whose broker did not start: it is void, and has no history."""
-    folder.mkdir(parents=True)
-    record = msgspec.structs.replace(
-        describe(planned), void=str(error), void_log=error.log_lines, void_by_broker=error.of_broker
-    )
-    records.save(record, folder / "trial.json")
-    return record

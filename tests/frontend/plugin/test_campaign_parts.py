@@ -11,7 +11,7 @@ from conformance import campaign, records
 from conformance.errors import UsageError
 from conformance.records import Checksum, RunFile, RunRecord
 from conformance.run.record import RunWriter
-from conformance.run.trial.player import describe
+from conformance.run.trial.described import describe
 
 OPTIONS = campaign.Options(adapter="artemis", claims=("SOLCD-ACK-*",), judge_as=("ems", "solace"), seed=3)
 
