@@ -1,6 +1,6 @@
 """The broker dies while several clients use it, and others use it again while it recovers."""
 
-from conformance.scenario import SYNC_OFF, Check, Liar, scenario, sent_before
+from conformance.scenario import KILLS, SYNC_OFF, Check, Liar, scenario, sent_before
 from conformance.scenario.script import SETTLE, After, Between, Consume, Kill, Nth, Publish, Restart, Rounds, Together
 
 AGAIN = Check(
@@ -47,7 +47,7 @@ class BrokerKilledAmongClients:
 
 @scenario
 class BrokerKilledAmongQueues:
-    """Three publishers send to four queues in turn; the broker is killed at a confirm of one, three times.
+    """Three publishers send to four queues in turn; the broker is killed at a confirm of one, again and again.
 
     Each keeps 20 messages in flight. What was confirmed must be there after the restart, in every queue.
     """
@@ -66,7 +66,7 @@ class BrokerKilledAmongQueues:
                 ),
                 Restart(),
             ),
-            3,
+            KILLS,
         ),
         *SETTLE,
     )

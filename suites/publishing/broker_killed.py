@@ -1,6 +1,7 @@
 """The broker dies while a client is publishing."""
 
 from conformance.scenario import (
+    KILLS,
     OF_BOTH,
     RECOVERED,
     STALE,
@@ -33,7 +34,7 @@ class BrokerKilledWhilePublishing:
     mode = "async_ack"
     steps = (
         sent_before(100),
-        Rounds((Publish(50_000, window=100, until=Kill(AT_A_CONFIRM_OR_ANY_TIME)), Restart()), 15),
+        Rounds((Publish(50_000, window=100, until=Kill(AT_A_CONFIRM_OR_ANY_TIME)), Restart()), KILLS),
         *SETTLE,
     )
     checks = (
@@ -56,8 +57,7 @@ class BrokerKilledWhileSendingOneByOne:
     subjects = OF_BOTH
     steps = (
         sent_before(1),
-        Publish(50_000, window=1, until=Kill(Nth("confirm", Between(60, 200)))),
-        Restart(),
+        Rounds((Publish(50_000, window=1, until=Kill(Nth("confirm", Between(60, 200)))), Restart()), KILLS),
         *SETTLE,
     )
     checks = (Check("lost", exposure="confirmed_in_window", control=SYNC_OFF), *WITNESSES)

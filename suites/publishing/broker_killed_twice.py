@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from conformance.scenario import SYNC_OFF, Check, scenario, sent_before
-from conformance.scenario.script import SETTLE, Between, Kill, Nth, Pause, Publish, Recovery, Restart
+from conformance.scenario import KILLS, SYNC_OFF, Check, scenario, sent_before
+from conformance.scenario.script import SETTLE, Between, Kill, Nth, Pause, Publish, Recovery, Restart, Rounds
 
 LOST = Check("lost", exposure="confirmed_in_window", control=SYNC_OFF)
 LOST_READING = dataclasses.replace(LOST, control=dataclasses.replace(SYNC_OFF, journal=True))
@@ -46,7 +46,7 @@ class BrokerKilledBeforeConfirm:
     """A publisher sends one message at a time; the broker is killed when one was written, and not yet answered."""
 
     mode = "blocking"
-    steps = (Publish(50_000, window=1, until=Kill(Nth("sent", Between(60, 200)))), Restart(), *SETTLE)
+    steps = (Rounds((Publish(50_000, window=1, until=Kill(Nth("sent", Between(60, 200)))), Restart()), KILLS), *SETTLE)
     checks = (
         Check("unanswered_either_way", exposure="unanswered"),
         Check("unanswered_absent", exposure="unanswered"),

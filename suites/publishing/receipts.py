@@ -1,7 +1,7 @@
 """STOMP receipts, as they cross the wire: the suite's own client shows what a library would hide."""
 
-from conformance.scenario import Check, Liar, scenario
-from conformance.scenario.script import SETTLE, Between, Kill, Nth, Publish, Restart
+from conformance.scenario import KILLS, Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Between, Kill, Nth, Publish, Restart, Rounds
 
 
 @scenario
@@ -31,8 +31,10 @@ class BrokerKilledAmongReceipts:
     mode = "async_ack"
     client = "raw"
     steps = (
-        Publish(50_000, window=50, unasked_every=2, until=Kill(Nth("confirm", Between(100, 400)))),
-        Restart(),
+        Rounds(
+            (Publish(50_000, window=50, unasked_every=2, until=Kill(Nth("confirm", Between(100, 400)))), Restart()),
+            KILLS,
+        ),
         *SETTLE,
     )
     checks = (Check("unasked_missing", exposure="unasked"),)

@@ -1,6 +1,6 @@
 """The broker dies around the commit or rollback of a consumer: acknowledgements alone, or together with sends."""
 
-from conformance.scenario import OF_BOTH, SYNC_OFF, Check, Liar, scenario
+from conformance.scenario import KILLS, OF_BOTH, SYNC_OFF, Check, Liar, scenario
 from conformance.scenario.script import SETTLE, Between, Consume, Kill, Nth, Publish, Restart, Rounds, Together
 
 TORN = Check("transaction_torn", exposure="transactions_at_risk", control=Liar("commits-half-of-its-acknowledgements"))
@@ -30,7 +30,7 @@ class BrokerKilledDuringCommitOfAcknowledgements:
                 Restart(),
                 REST,
             ),
-            5,
+            KILLS,
         ),
         *SETTLE,
     )
@@ -54,7 +54,7 @@ class BrokerKilledDuringCommitOfBoth:
                 Restart(),
                 REST,
             ),
-            5,
+            KILLS,
         ),
         *SETTLE,
     )
@@ -84,7 +84,7 @@ class BrokerKilledDuringCommitsOfTwoConsumers:
                 Restart(),
                 REST,
             ),
-            3,
+            KILLS,
         ),
         *SETTLE,
     )
@@ -121,15 +121,21 @@ class BrokerKilledAfterRollbackOfAcknowledgements:
 
     mode = "transacted"
     steps = (
-        Publish(150, window=100),
-        Consume(
-            "transacted",
-            prefetch=120,
-            acknowledge=10,
-            rollback_every=2,
-            until=Kill(Nth("before_commit", Between(5, 11))),
+        Rounds(
+            (
+                Publish(150, window=100),
+                Consume(
+                    "transacted",
+                    prefetch=120,
+                    acknowledge=10,
+                    rollback_every=2,
+                    until=Kill(Nth("before_commit", Between(5, 11))),
+                ),
+                Restart(),
+                REST,
+            ),
+            KILLS,
         ),
-        Restart(),
         *SETTLE,
     )
     checks = (GONE,)

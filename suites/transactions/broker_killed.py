@@ -1,6 +1,6 @@
 """The broker dies around a commit: before its request, between request and answer, after the answer."""
 
-from conformance.scenario import SYNC_OFF, Check, Liar, scenario, sent_before
+from conformance.scenario import KILLS, SYNC_OFF, Check, Liar, scenario, sent_before
 from conformance.scenario.script import SETTLE, Between, Kill, Nth, Publish, Restart, Rounds
 
 HALF = Check("half_applied", exposure="commits_at_risk", control=Liar("recovers-half-a-transaction"))
@@ -18,8 +18,9 @@ class BrokerKilledBeforeCommit:
 
     mode = "transacted"
     steps = (
-        Publish(2_000, window=50, batch=10, until=Kill(Nth("before_commit", Between(4, 12)))),
-        Restart(),
+        Rounds(
+            (Publish(2_000, window=50, batch=10, until=Kill(Nth("before_commit", Between(4, 12)))), Restart()), KILLS
+        ),
         *SETTLE,
     )
     checks = (Check("available_undischarged", exposure="undischarged", control=Liar("delivers-before-commit")),)
@@ -41,7 +42,7 @@ class BrokerKilledDuringCommit:
                 Publish(2_000, window=50, batch=10, until=IN_COMMIT),
                 Restart(),
             ),
-            5,
+            KILLS,
         ),
         *SETTLE,
     )
@@ -57,7 +58,7 @@ class BrokerKilledDuringCommitToQueues:
     """
 
     mode = "transacted"
-    steps = (Rounds((Publish(2_000, window=50, batch=10, queues=4, until=IN_COMMIT), Restart()), 5), *SETTLE)
+    steps = (Rounds((Publish(2_000, window=50, batch=10, queues=4, until=IN_COMMIT), Restart()), KILLS), *SETTLE)
     checks = (Check("half_applied", exposure="commits_at_risk", control=Liar("commits-one-queue")),)
 
 
@@ -70,8 +71,13 @@ class BrokerKilledAfterRollback:
 
     mode = "transacted"
     steps = (
-        Publish(2_000, window=50, batch=10, rollback_every=2, until=Kill(Nth("before_commit", Between(5, 12)))),
-        Restart(),
+        Rounds(
+            (
+                Publish(2_000, window=50, batch=10, rollback_every=2, until=Kill(Nth("before_commit", Between(5, 12)))),
+                Restart(),
+            ),
+            KILLS,
+        ),
         *SETTLE,
     )
     checks = (ROLLED_BACK,)
@@ -87,8 +93,7 @@ class BrokerKilledAfterCommit:
     mode = "transacted"
     steps = (
         sent_before(50, batch=5),
-        Publish(20_000, window=50, batch=5, until=Kill(Nth("committed", Between(30, 90)))),
-        Restart(),
+        Rounds((Publish(20_000, window=50, batch=5, until=Kill(Nth("committed", Between(30, 90)))), Restart()), KILLS),
         *SETTLE,
     )
     checks = (

@@ -1,6 +1,6 @@
 """A client whose commit had no answer sends the transaction again, with ids by which the broker knows its messages."""
 
-from conformance.scenario import Check, Liar, scenario
+from conformance.scenario import KILLS, Check, Liar, scenario
 from conformance.scenario.script import SETTLE, Between, Kill, Nth, Publish, Restart, Rounds, Together
 
 ONCE = Check("sent_again_not_once", exposure="sent_again", control=Liar("mistakes-duplicate-ids"))
@@ -23,7 +23,7 @@ class TransactionSentAgain:
                 Restart(),
                 Publish(10, window=50, batch=10, resends=True),
             ),
-            5,
+            KILLS,
             control=3,
         ),
         *SETTLE,

@@ -1,7 +1,7 @@
 """The broker dies when it has just confirmed at once, or several sends by one answer."""
 
-from conformance.scenario import Check, Liar, scenario
-from conformance.scenario.script import SETTLE, Between, Kill, Nth, Publish, Restart
+from conformance.scenario import KILLS, Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Between, Kill, Nth, Publish, Restart, Rounds
 
 
 @scenario
@@ -13,14 +13,19 @@ class BrokerKilledAtImmediateConfirm:
 
     mode = "ack_immediately"
     steps = (
-        Publish(
-            50_000,
-            window=60,
-            ack_event_mode="per_message",
-            immediate_every=4,
-            until=Kill(Nth("confirm_immediate", Between(40, 150))),
+        Rounds(
+            (
+                Publish(
+                    50_000,
+                    window=60,
+                    ack_event_mode="per_message",
+                    immediate_every=4,
+                    until=Kill(Nth("confirm_immediate", Between(40, 150))),
+                ),
+                Restart(),
+            ),
+            KILLS,
         ),
-        Restart(),
         *SETTLE,
     )
     checks = (
@@ -41,8 +46,13 @@ class BrokerKilledAtRangedConfirm:
 
     mode = "windowed"
     steps = (
-        Publish(50_000, window=60, ack_event_mode="windowed", until=Kill(Nth("confirm_range", Between(8, 30)))),
-        Restart(),
+        Rounds(
+            (
+                Publish(50_000, window=60, ack_event_mode="windowed", until=Kill(Nth("confirm_range", Between(8, 30)))),
+                Restart(),
+            ),
+            KILLS,
+        ),
         *SETTLE,
     )
     checks = (
