@@ -90,9 +90,10 @@ def holds(tally: Tally) -> str:
     assert exposure is not None  # it has trials
     risk = "at risk" if tally.fault != NONE else "exposed"
     in_trials = f" of {plural(tally.trials, 'trial')}" if tally.faults != tally.trials else ""
+    in_trials += _at_trigger(tally)
     below = confidence.percent(confidence.upper_bound(tally.faults))
     text = [
-        f"{figure(tally)} in {units(tally, tally.faults)}{in_trials}{_at_trigger(tally)} (at least {exposure.minimum:,} {risk} in each).",
+        f"{figure(tally)} in {units(tally, tally.faults)}{in_trials} (at least {exposure.minimum:,} {risk} in each).",
         f"If such {faults_named(tally.fault)} are independent,",
         f"the chance that one violates the claim is below {below} (95 % confidence).",
         power(tally) if tally.fault != NONE else "",
