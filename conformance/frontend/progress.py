@@ -47,10 +47,13 @@ _ALONE = "alone"
 
 @dataclasses.dataclass
 class BrokerTrials:
-    """The trials of a group; `running` has those that run by id, and since when. `workers` play them side by side."""
+    """The trials of a group; `running` has those that run by id, and since when; `began` is when the first one did.
+
+    Several run side by side: on brokers of their own, and as those that share one. How many is what has been seen.
+    """
 
     total: int
-    workers: int = 1
+    began: float = 0.0
     running: dict[str, tuple[Planned, float]] = dataclasses.field(default_factory=dict)
     seconds: list[float] = dataclasses.field(default_factory=list)
 
@@ -67,20 +70,21 @@ class BrokerTrials:
             return None
         pace = statistics.fmean(self.seconds)
         spent = sum(min(now - since, pace) for _, since in self.running.values())
-        return (pace * left - spent) / min(self.workers, left)
+        worked = sum(self.seconds) + sum(now - since for _, since in self.running.values())
+        beside = max(worked / max(now - self.began, 1.0), 1.0)
+        return (pace * left - spent) / min(beside, left)
 
 
 class RunProgress:
     """The state of a recording, fed with every `Progress` from any thread. Times come from `clock`, in seconds.
 
-    Groups are those of the recording (`Planned.parallel_group`), and the trials that run alone after them. `jobs`
-    trials of the main group run side by side. A trial that waits for the liveness bound is estimated by the others of
-    its kind that have ended.
+    Groups are those of the recording (`Planned.parallel_group`), and the trials that run alone after them. A trial that
+    waits for the liveness bound is estimated by the others of its kind that have ended.
     """
 
-    def __init__(self, plan: Sequence[Planned], jobs: int = 1, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, plan: Sequence[Planned], clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, threading.Lock()
-        self._plan, self._jobs = plan, jobs
+        self._plan = plan
         self.verdicts: dict[str, int] = {}
         self._void = 0
         self._begin(len(plan))
@@ -89,7 +93,7 @@ class RunProgress:
         # Trials that are added to repeat a violation are a recording of their own, without controls.
         whole = total == len(self._plan)
         self._totals = collections.Counter(_group(trial) for trial in self._plan if whole)
-        self.main = BrokerTrials(self._totals[""] if whole else total, self._jobs)
+        self.main = BrokerTrials(self._totals[""] if whole else total)
         self.alone = BrokerTrials(self._totals[_ALONE])
         self.others: dict[str, BrokerTrials] = {}
         self._waited: list[float] = []
@@ -109,6 +113,8 @@ class RunProgress:
             known = {"": self.main, _ALONE: self.alone}.get(name)
             group = known or self.others.setdefault(name, BrokerTrials(self._totals[name] or 1))
             if record is None:
+                if not (group.running or group.seconds):
+                    group.began = now
                 group.running[planned.id] = planned, now
                 return
             _, since = group.running.pop(planned.id, (planned, now))
@@ -206,7 +212,7 @@ class Show:
         self.console = console or Console(stderr=True, quiet=quiet, force_terminal=terminal)
         self.live = self.console.is_terminal and not self.console.is_dumb_terminal and not quiet
         self.campaign, self.verbose = campaign, verbose and not quiet
-        self.course = RunProgress(campaign.trials, campaign.jobs)
+        self.course = RunProgress(campaign.trials)
         self._started, self._printing = time.monotonic(), threading.Lock()
         self._said_at = self._started
         self._seen: set[tuple[object, ...]] = set()

@@ -117,8 +117,8 @@ def test_void_trials_and_verdicts_are_counted(course):
 
 
 def test_two_jobs_are_two_lines(clock):
-    """They take half as long as one."""
-    course = RunProgress(MAIN[:6], 2, clock)
+    """Two that run side by side take half as long, on two brokers or on one that they share."""
+    course = RunProgress(MAIN[:6], clock)
     for done, (first, second) in enumerate([MAIN[:2], MAIN[2:4]]):
         course.feed(began(first, 2 * done, 6))
         course.feed(began(second, 2 * done, 6))
@@ -136,7 +136,7 @@ def test_two_jobs_are_two_lines(clock):
 def test_what_runs_alone_is_added(clock):
     """It comes after the rest, and is estimated by the pace of the rest until two of it have ended."""
     timed = [dataclasses.replace(trial, script=dataclasses.replace(trial.script, timing=True)) for trial in MAIN[3:6]]
-    course = RunProgress([*MAIN[:3], *timed], 1, clock)
+    course = RunProgress([*MAIN[:3], *timed], clock)
     for done, trial in enumerate(MAIN[:2]):
         play(course, clock, trial, 10, done, 6)
     before = course.left()
