@@ -9,11 +9,12 @@ import pytest
 from planned_trials import planned
 from trial_histories import events_of
 
-from conformance.errors import BrokerError, Interrupted
+from conformance.errors import BrokerError, Interrupted, LaunchError
 from conformance.history import OF_ANOTHER, Op, Phase, bare_header
 from conformance.ledger import Ledger
 from conformance.run.planning import COMPANY, companies
 from conformance.run.record import Recording
+from conformance.run.trial.clients import ClientRunner
 from conformance.run.trial.company import Company
 from conformance.scenario import Scenario
 from conformance.scenario.script import SETTLE, Consume, ConsumerCrash, Kill, Nth, Offer, Pause, Publish, Restart
@@ -63,7 +64,8 @@ def test_the_end_of_the_run_ends_every_wait(threads):
 
     with pytest.raises(Interrupted):
         waiting.result(WAIT_S)
-    assert 0 == company.await_fired(1)
+    with pytest.raises(Interrupted):
+        company.await_fired(1)
 
 
 def test_each_owns_a_third_of_the_faults(threads):
@@ -155,6 +157,32 @@ def test_each_kill_is_fired_by_one_and_met_by_all(record):
         assert max(at for at, _ in met) - min(at for at, _ in met) < 1e9
     assert {"a": 6, "b": 6, "c": 6} == starts
     assert 1 == len(list((folder.parent / "brokers").glob("[0-9]*")))
+
+
+@pytest.fixture
+def failing(monkeypatch):
+    """A client of trial `a` cannot say that its connection is gone, and takes the broker for dead."""
+    finish = ClientRunner.finish
+
+    def fails(self, running):
+        witnesses = self.folder.name.startswith("a.") and not any(job.fault for job in running.values())
+        found = finish(self, running)
+        if witnesses and any(each.ended == "disconnected" for each in found):
+            raise LaunchError("died by itself (status -9)", of_broker=True)
+        return found
+
+    monkeypatch.setattr(ClientRunner, "finish", fails)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("at", [20, 5_000])
+def test_a_client_that_fails_at_the_fault_of_another_is_no_doubt_about_the_broker(record, failing, at):
+    """Whether the owner fires its fault, or has to end the broker for the others."""
+    owns = (Publish(50, window=10, until=Kill(Nth("confirm", at))), Restart())
+    found, _ = record(trial("a", *ROUNDS, *SETTLE), trial("b", *owns * 3, *SETTLE))
+
+    assert found["a"].void
+    assert [False] * 2 == [each.void_by_broker for each in found.values()]
 
 
 @pytest.mark.process

@@ -27,6 +27,10 @@ class _Turn:
     error: BaseException | None = None
 
 
+ENDED = -1
+"""Told instead of the time of a fault: its owner has not fired it, and has ended the broker for the others."""
+
+
 class Company:
     """Trials that share a broker; `members` are their ids. A trial alone is a company of one."""
 
@@ -80,16 +84,18 @@ class Company:
         return self.meet(counted)
 
     def tell_fired(self, fault: int, fired_ns: int) -> None:
-        """Tell the others when the owner fired a fault (CLOCK_MONOTONIC); 0 if it did not."""
+        """Tell the others when the owner fired a fault (CLOCK_MONOTONIC); 0 if it did not, or `ENDED`."""
         with self._changed:
             self._fired[fault] = fired_ns
             self._changed.notify_all()
 
     def await_fired(self, fault: int) -> int:
-        """Return what the owner of a fault tells."""
+        """Return what the owner of a fault tells; raises `Interrupted` if the run ends meanwhile."""
         with self._changed:
             self._changed.wait_for(lambda: fault in self._fired or self._ended)
-            return self._fired.get(fault, 0)
+            if fault not in self._fired:
+                raise Interrupted("stopped by the user")
+            return self._fired[fault]
 
     def leave(self, member: str) -> None:
         """Go on without this member, which has ended."""

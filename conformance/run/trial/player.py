@@ -33,7 +33,7 @@ from conformance.records import NOT_FIRED, TrialRecord
 from conformance.run.broker_pool import RunningBroker
 from conformance.run.planning import Planned
 from conformance.run.trial.clients import Abort, ClientRunner, check_alive
-from conformance.run.trial.company import Company
+from conformance.run.trial.company import ENDED, Company
 from conformance.run.trial.described import INTERRUPTED, describe
 from conformance.run.trial.evidence import EvidenceKeeper, undelivered_messages
 from conformance.run.trial.jobs import Address, JobMaker
@@ -341,8 +341,9 @@ class TrialPlayer:
             self._prove(fault, fires)
         finally:
             fired_ns = fires.fired_ns if fires and fires.fired else 0
-            if not fired_ns and fault.ends_broker and len(self.company.members) > 1:
-                process.end_now(self.node.target)  # they wait for it
+            if not (fired_ns or self.node.target.gone()) and len(self.company.members) > 1:
+                process.end_now(self.node.target)  # the others wait for its end
+                fired_ns = ENDED
             self.company.tell_fired(number, fired_ns)
         for result in others:
             self._check_met(result, fires.fired_ns if fault.ends_broker else 0)
@@ -361,8 +362,9 @@ class TrialPlayer:
         except (LaunchError, ClientError) as error:
             failed = error
         fired_ns = self.company.await_fired(number)
-        if not fired_ns:
-            raise failed or FaultError(f"the {fault.name} of another trial of its company {NOT_FIRED}")
+        if fired_ns <= 0:
+            died = failed if not fired_ns else None
+            raise died or FaultError(f"the {fault.name} of another trial of its company {NOT_FIRED}")
         if failed:
             raise ClientError(f"a client failed at the {fault.name} of another trial of its company: {failed}")
         for result in results:
