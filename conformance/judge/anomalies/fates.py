@@ -304,7 +304,15 @@ CELLS = "".join(_CODES[cell] for cell in FATES.values())
 """The whole table as one text: a letter a cell, in the order of `FATES`."""
 
 
-_CELL = f"substr('{CELLS}', fate_at, 1)"
+def _at_place(letters: str) -> str:
+    """Return SQL: the letter at the place of a message.
+
+    Of bytes: a text is read from its beginning to the place, which was two thirds of the time of a large run.
+    """
+    return f"CAST(substr(X'{letters.encode('ascii').hex().upper()}', fate_at, 1) AS STRING)"
+
+
+_CELL = _at_place(CELLS)
 
 ACCOUNT: Mapping[str, str] = MappingProxyType(
     {
@@ -393,7 +401,7 @@ PLACE: Mapping[str, str] = MappingProxyType(
 )
 """The place of the cell of a message, from 1."""
 
-EXPLODED: Mapping[str, str] = MappingProxyType({"ends_in": f"substr('{ACCOUNTS}', fate_at, 1)"})
+EXPLODED: Mapping[str, str] = MappingProxyType({"ends_in": _at_place(ACCOUNTS)})
 SUMS: Mapping[str, str] = MappingProxyType(
     {f"all_{name}": f"count_if(is_message AND ends_in = '{letter}')" for name, letter in _LETTERS.items()}
 )
