@@ -57,7 +57,8 @@ class BrokerKilledWhileSendingOneByOne:
     subjects = OF_BOTH
     steps = (
         sent_before(1),
-        Rounds((Publish(50_000, window=1, until=Kill(Nth("confirm", Between(60, 200)))), Restart()), KILLS),
+        Publish(50_000, window=1, until=Kill(Nth("confirm", Between(60, 200)))),
+        Restart(),
         *SETTLE,
     )
     checks = (Check("lost", exposure="confirmed_in_window", control=SYNC_OFF), *WITNESSES)
