@@ -69,8 +69,7 @@ def strength(tally: Tally) -> str:
 
 
 def _at_trigger(tally: Tally) -> str:
-    own = tally.faults_at_trigger
-    return f", {own} at the trigger" if own < tally.faults else ""
+    return f", {own} at the trigger" if (own := tally.faults_at_trigger) < tally.faults else ""
 
 
 def times_seen(tally: Tally) -> str:

@@ -91,10 +91,9 @@ class Tally:
     @property
     def faults_at_trigger(self) -> int:
         """Of the faults, those that came at the trigger of this scenario; the others met it at some moment."""
-        name, exposure = self.anomaly.name, self.check.exposure
         if self.fault == NONE:
             return self.faults
-        return sum(facts.faults_at_trigger(name, exposure) for facts in self.subject.facts)
+        return sum(facts.faults_at_trigger(self.anomaly.name, self.check.exposure) for facts in self.subject.facts)
 
     @property
     def offended_faults(self) -> int:

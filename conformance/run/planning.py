@@ -25,7 +25,6 @@ from conformance.scenario import MOST_ROUNDS, TRIALS, Check, Control, Liar, Scen
 from conformance.scenario.controls import STORES, changes_broker, substitute
 from conformance.scenario.needs import CLEAN_RESTART, Means
 from conformance.scenario.reading import (
-    RESTARTS,
     broker_acts,
     most_queues,
     singles,
@@ -210,11 +209,10 @@ class Planned:
         Trials of one shape can share a broker (`companies`). One with a fault or two may then fire none itself.
         """
         apart = self.arm != "subject" or self.alone or self.waits_for_liveness or self.own_disk
-        acts = broker_acts(self.script.steps)
-        few = 0 < len([act for act in acts if act not in RESTARTS]) < COMPANY
+        few = 0 < sum(fault.ends_broker for fault in self.script.faults) < COMPANY
         if apart or few or self.rtt_ms or self.adapter.launcher.owned or not self.script.shares_broker:
             return ()
-        return acts
+        return broker_acts(self.script.steps)
 
     @property
     def start_seconds(self) -> float:
@@ -478,8 +476,8 @@ def companies(trials: Iterable[Planned]) -> list[tuple[Planned, ...]]:
     """
     fitting: dict[object, list[Planned]] = {}
     for trial in sorted(trials, key=lambda each: -each.seconds):
-        key = (trial.instance, trial.shape, trial.index) if trial.shape else trial.id
-        fitting.setdefault(key, []).append(trial)
+        shape = trial.shape
+        fitting.setdefault((trial.instance, shape, trial.index) if shape else trial.id, []).append(trial)
     return [tuple(each[at : at + COMPANY]) for each in fitting.values() for at in range(0, len(each), COMPANY)]
 
 

@@ -296,8 +296,11 @@ class Recording:
         self._brokers.begin(planned)
         header = header_of(self.header, planned)
         folder = self.folder / "trials" / planned.id
-        player = TrialPlayer(planned, running, self._workers, folder, header, self._abort, company)
-        record = player.play()
+        try:
+            player = TrialPlayer(planned, running, self._workers, folder, header, self._abort, company)
+            record = player.play()
+        finally:
+            company.leave(planned.id)
         with self._lock:
             self._done += 1
         self.on_progress(Progress(planned, record, self._done, self._total))

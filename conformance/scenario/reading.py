@@ -100,16 +100,13 @@ def unroll(steps: tuple[Step, ...], most: int, *, control: bool) -> tuple[Step, 
     return tuple(found)
 
 
-RESTARTS = ("restart", "start")
-
-
 def broker_acts(steps: Iterable[Step]) -> tuple[str, ...]:
     """Return what drawn steps do to the broker, in order: restarts, and faults that end it."""
     acts = []
     for step in steps:
         fault = getattr(step, "until", None)
         if isinstance(step, Restart):
-            acts.append(RESTARTS[0] if step.clean else RESTARTS[1])
+            acts.append(step.does)
         elif fault is not None and fault.ends_broker:
             acts.append(fault.name)
     return tuple(acts)

@@ -263,6 +263,11 @@ class Restart(_Step, frozen=True):
     until: Kill | None = None
     beside: tuple[Publish | Consume, ...] = ()
 
+    @property
+    def does(self) -> str:
+        """Return `restart` for a broker that runs, and `start` for one that has ended."""
+        return "restart" if self.clean else "start"
+
 
 class Drain(_Step, frozen=True):
     """Receive and acknowledge everything until silence, then ask the broker for its own depth."""

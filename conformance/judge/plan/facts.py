@@ -66,15 +66,14 @@ class TrialFacts:
         """
         if not EXPOSURES[exposure].period:
             return 1
-        met = (self._at_risk(exposure) | self._offended(anomaly, exposure)).bit_count()
-        return max(met, int(self.offences(anomaly) > 0))
+        return max(self._met(anomaly, exposure).bit_count(), int(self.offences(anomaly) > 0))
 
     def faults_at_trigger(self, anomaly: str, exposure: str) -> int:
         """Count those of `faults` that came at the trigger of this trial, not of another one that shared its broker."""
         joined = int(self.counts.get("faults_joined") or 0)
         if not EXPOSURES[exposure].period or not joined:
             return self.faults(anomaly, exposure)
-        return ((self._at_risk(exposure) | self._offended(anomaly, exposure)) & ~joined).bit_count()
+        return (self._met(anomaly, exposure) & ~joined).bit_count()
 
     def offended_faults(self, anomaly: str, exposure: str) -> int:
         """Count the faults after which the anomaly was seen: at least one if it was seen at all."""
@@ -84,6 +83,10 @@ class TrialFacts:
         """Count the faults that met something at risk, at most `window_ms` after a request that was answered."""
         within = int(self.counts.get(within_column(exposure, window_ms)) or 0)
         return (within & self._at_risk(exposure)).bit_count()
+
+    def _met(self, anomaly: str, exposure: str) -> int:
+        """The faults that met something at risk, or lost something, one bit each."""
+        return self._at_risk(exposure) | self._offended(anomaly, exposure)
 
     def _at_risk(self, exposure: str) -> int:
         return int(self.counts.get(f"met_{exposure}") or 0)

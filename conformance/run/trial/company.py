@@ -28,7 +28,7 @@ class _Turn:
 
 
 ENDED = -1
-"""Told instead of the time of a fault: its owner has not fired it, and has ended the broker for the others."""
+"""What an owner tells, instead of a time, that has not fired its fault and has ended the broker for the others."""
 
 
 class Company:

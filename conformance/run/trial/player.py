@@ -117,7 +117,6 @@ class TrialPlayer:
         except ConformanceError as error:
             ended, void, of_broker = Ended.DIED, str(error), error.of_broker
         finally:
-            self.company.leave(self.planned.id)
             self.recorder.close()
             close_history(self.folder / "orchestrator.jsonl", ended, void)
             self.evidence.end()
@@ -341,7 +340,7 @@ class TrialPlayer:
             self._prove(fault, fires)
         finally:
             fired_ns = fires.fired_ns if fires and fires.fired else 0
-            if not (fired_ns or self.node.target.gone()) and len(self.company.members) > 1:
+            if not fired_ns and len(self.company.members) > 1 and not self.node.target.gone():
                 process.end_now(self.node.target)  # the others wait for its end
                 fired_ns = ENDED
             self.company.tell_fired(number, fired_ns)
@@ -463,8 +462,7 @@ class TrialPlayer:
         self._untrace()
         if not step.clean:
             self.evidence.before_restart()
-        detail = "restart" if step.clean else "start"
-        self._note(Op.BROKER, Phase.INVOKE, detail=detail)
+        self._note(Op.BROKER, Phase.INVOKE, detail=step.does)
         attempt = self.company.meet(lambda: self._before_start(step))
         self.traced = TracedRun(self.client_runner, self.running, step.under) if step.under is not None else None
         beside = self.client_runner.begin([self._awaiting(each, attempt.ready_s) for each in step.beside])
@@ -475,7 +473,7 @@ class TrialPlayer:
                 self._end_unready(failed)
                 return
             self.recovered = self.recovered or not step.clean or step.until is not None
-            self._note(Op.BROKER, Phase.OK, detail=detail)
+            self._note(Op.BROKER, Phase.OK, detail=step.does)
             self.floor_s += time.monotonic() - started
             for result in self.client_runner.finish(beside):
                 self._check_connected(result)
