@@ -15,7 +15,7 @@ from conformance.errors import ConformanceError
 
 FIRST_S = 30.0
 """The seconds before the first batch, and the fewest between two."""
-RESTS = 4
+RESTS = 9
 """After a batch the judge rests this many times as long as the batch took: trials need the cores."""
 
 
