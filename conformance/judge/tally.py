@@ -86,7 +86,7 @@ class Tally:
     @property
     def faults(self) -> int:
         """The independent units of the subject: its faults, or its trials if the claim is tried without a fault."""
-        return self._units(self.subject)
+        return self._units(self.subject, self.fault != NONE)
 
     @property
     def faults_at_trigger(self) -> int:
@@ -97,7 +97,7 @@ class Tally:
 
     @property
     def offended_faults(self) -> int:
-        return self._offended_units(self.subject.facts)
+        return self._offended_units(self.subject.facts, self.fault != NONE)
 
     @property
     def failed_as_its_defect(self) -> list[TrialFacts]:
@@ -112,17 +112,15 @@ class Tally:
     @property
     def counts_faults(self) -> bool:
         """Whether only those faults count that met something at risk; else every valid trial does."""
-        return self.fault != NONE and bool(EXPOSURES[self.check.exposure].period)
+        return self.fault != NONE and bool(EXPOSURES[self.check.exposure].since)
 
-    def _units(self, arm: Arm) -> int:
-        if self.fault == NONE:
-            return len(arm.valid)
-        return sum(facts.faults(self.anomaly.name, self.check.exposure) for facts in arm.facts)
+    def _units(self, arm: Arm, by_fault: bool) -> int:
+        each = [facts.faults(self.anomaly.name, self.check.exposure) for facts in arm.facts]
+        return sum(each) if by_fault else len(each)
 
-    def _offended_units(self, trials: Sequence[TrialFacts]) -> int:
-        if self.fault == NONE:
-            return sum(facts.offences(self.anomaly.name) > 0 for facts in trials)
-        return sum(facts.offended_faults(self.anomaly.name, self.check.exposure) for facts in trials)
+    def _offended_units(self, trials: Sequence[TrialFacts], by_fault: bool) -> int:
+        each = [facts.offended_faults(self.anomaly.name, self.check.exposure) for facts in trials]
+        return sum(each if by_fault else map(bool, each))
 
     @property
     def offences(self) -> int:
@@ -173,14 +171,17 @@ class Tally:
 
     @property
     def control_result(self) -> ControlResult | None:
-        """How often the control failed; None for a check without a recorded control."""
+        """How often the control failed; None for a check without a recorded control.
+
+        Its faults count where each must put something at risk. Of two stops, one may show nothing of a liar.
+        """
         if self.check.control is None or not self.control.recorded:
             return None
         return ControlResult(
             label=self.check.control.label,
             strong=self.strong,
-            failed=self._offended_units(self.failed_as_its_defect),
-            trials=self._units(self.control),
+            failed=self._offended_units(self.failed_as_its_defect, self.counts_faults),
+            trials=self._units(self.control, self.counts_faults),
         )
 
     @property

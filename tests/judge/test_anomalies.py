@@ -229,16 +229,17 @@ def test_commits_at_risk(facts, name, exposed):
     ("name", "anomaly", "exposure", "faults", "offended"),
     [
         ("nothing lost", "lost", "confirmed_in_window", 2, 0),
-        ("nothing lost", "lost", "confirmed", 1, 0),
+        ("nothing lost", "lost", "confirmed", 3, 0),
+        ("nothing lost", "lost", "expired", 1, 0),
         ("lost by the second", "lost", "confirmed_in_window", 2, 1),
         # What was lost was at risk, however long before the kill it was confirmed.
         ("lost by the first and the third", "lost", "confirmed_in_window", 3, 2),
-        ("lost by the first and the third", "lost", "confirmed", 1, 1),
+        ("lost by the first and the third", "lost", "confirmed", 3, 2),
         ("commits before two kills", "half_applied", "commits_at_risk", 2, 0),
     ],
 )
 def test_each_fault_of_a_trial_counts_for_itself(facts, name, anomaly, exposure, faults, offended):
-    """A kill that met nothing at risk is no evidence; a check that counts nothing back from a fault has one a trial."""
+    """A kill that met nothing at risk is no evidence; a check that asks for no moment has one a trial at least."""
     found = facts[name]
 
     assert (faults, offended) == (found.faults(anomaly, exposure), found.offended_faults(anomaly, exposure))

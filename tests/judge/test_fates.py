@@ -124,4 +124,5 @@ def test_a_kill_at_the_trigger_of_another_trial_counts_apart(session, tmp_path):
     lost = ("lost", "confirmed_in_window")
 
     assert (3, 1) == (found.faults(*lost), found.faults_at_trigger(*lost))
-    assert (1, 1) == (found.faults("lost", "sends"), found.faults_at_trigger("lost", "sends"))
+    assert (3, 1) == (found.faults("lost", "sends"), found.faults_at_trigger("lost", "sends"))
+    assert (1, 1) == (found.faults("lost", "carried"), found.faults_at_trigger("lost", "carried"))

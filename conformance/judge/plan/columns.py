@@ -184,7 +184,8 @@ PART_WINDOWS: Mapping[str, str] = {
     # The fault that an event was before, if one came in the same run of the broker.
     "next_fault_at": f"min(part_fired) {_OF_PERIOD}",
     "epoch_fired_at": f"min(part_fired) {_OF_EPOCH}",
-    # The faults that came at the trigger of another trial, one bit each.
+    # The number of faults, and those that came at the trigger of another trial, one bit each.
+    "last_period": f"max(period) {_OF_TRIAL}",
     "joined": f"bit_or(part_joins) {_OF_TRIAL}",
     "halted_at": f"min(part_halted) {_OF_TRIAL}",
     "resumed_at": f"min(part_resumed) {_OF_TRIAL}",
@@ -340,6 +341,9 @@ MESSAGE: Mapping[str, str] = {
     "ack_fault_at": "min(next_fault_at) FILTER (WHERE ack_settled)",
     "commit_fault_at": "min(next_fault_at) FILTER (WHERE commits)",
     "commit_asked_fault_at": "min(next_fault_at) FILTER (WHERE commit_asked)",
+    "sent_period": "min(period) FILTER (WHERE sent)",
+    "handed_period": "min(period) FILTER (WHERE hands)",
+    "ack_asked_period": "min(period) FILTER (WHERE acks)",
     "confirm_period": "min(period) FILTER (WHERE accepts)",
     "ack_period": "min(period) FILTER (WHERE ack_settled)",
     "commit_period": "min(period) FILTER (WHERE commits)",

@@ -15,11 +15,11 @@ from conformance.judge.anomalies.sessions import LESS_SENT, OFFERED, THIRD_SENT
 class ExposureRule:
     """An exposure: `counts` is SQL over the row of a message.
 
-    `since` is SQL for the time of an answer, and `period` for the number of faults before its request. With them, a
-    message counts only if the next fault came before the answer was read (it was in flight then), or within the
-    broker's flush interval after it (`records.TrialRecord.flush_ms`). Each fault counts for itself: it is the unit of
-    `confidence`. `asked` is SQL for the time of the request: the broker has answered after it, and a client that
-    handles many answers at once reads an answer some milliseconds later.
+    `period` is SQL for the number of faults before the message was at risk: the next one has met it, and is a unit of
+    `confidence`; without it a trial is. `since` is SQL for the time of an answer: with it, a message counts only if the
+    next fault came before the answer was read (it was in flight then), or within the broker's flush interval after it
+    (`records.TrialRecord.flush_ms`). `asked` is SQL for the time of the request: the broker has answered after it, and
+    a client that handles many answers at once reads an answer some milliseconds later.
     """
 
     counts: str
@@ -57,43 +57,43 @@ EXPOSURES: Mapping[str, ExposureRule] = {
     "acknowledged_in_window": ExposureRule("acked_at IS NOT NULL", "acked_at", "ack_period", "ack_sent_at"),
     "expired": ExposureRule("confirmed AND expired"),
     "expired_before_consumer": ExposureRule("expires_at < last_attached_at"),
-    "sends": ExposureRule("attempted AND durable AND NOT disconnected"),
-    "confirmed": ExposureRule("confirmed"),
-    "received": ExposureRule("received > 0"),
-    "answered": ExposureRule("answered"),
-    "unanswered": ExposureRule("unanswered"),
-    "acknowledged": ExposureRule("ack_sent_at IS NOT NULL"),
+    "sends": ExposureRule("attempted AND durable AND NOT disconnected", period="sent_period"),
+    "confirmed": ExposureRule("confirmed", period="sent_period"),
+    "received": ExposureRule("received > 0", period="sent_period"),
+    "answered": ExposureRule("answered", period="sent_period"),
+    "unanswered": ExposureRule("unanswered", period="sent_period"),
+    "acknowledged": ExposureRule("ack_sent_at IS NOT NULL", period="ack_asked_period"),
     "acknowledged_on_link": ExposureRule("ack_framed_at IS NOT NULL"),
     "left_prefetched": ExposureRule("carried > 0 AND handed = 0"),
     "carried": ExposureRule("carried > 0"),
     "reached_settled": ExposureRule("reached_at IS NOT NULL"),
-    "acknowledgements_confirmed": ExposureRule("acked_at IS NOT NULL"),
-    "delivered_unacknowledged": ExposureRule("handed > 0 AND ack_sent_at IS NULL AND refused_at IS NULL"),
+    "acknowledgements_confirmed": ExposureRule("acked_at IS NOT NULL", period="ack_period"),
+    "delivered_unacknowledged": ExposureRule("unacknowledged", period="handed_period"),
     "delivered_after_acknowledge": ExposureRule("handed_after_acknowledge AND ack_sent_at IS NULL"),
     "committed_in_window": ExposureRule("committed AND durable", "committed_at", "commit_period", "commit_asked_at"),
     "commits_at_risk": _at_a_commit(f"in_transaction AND NOT (committed_at IS NULL AND commit_refused) AND {_OPEN}"),
     "transactions_at_risk": _at_a_commit(f"(in_transaction OR ack_txn IS NOT NULL) AND NOT commit_refused AND {_OPEN}"),
-    "in_transactions": ExposureRule("in_transaction"),
-    "commits_asked": ExposureRule("in_transaction AND commit_asked_at IS NOT NULL"),
+    "in_transactions": ExposureRule("in_transaction", period="sent_period"),
+    "commits_asked": ExposureRule("in_transaction AND commit_asked_at IS NOT NULL", period="sent_period"),
     "sent_again": _at_a_commit("in_transaction AND sendings > 1"),
-    "undischarged": ExposureRule("in_transaction AND NOT discharged"),
-    "acknowledged_undischarged": ExposureRule("ack_txn IS NOT NULL AND NOT discharged"),
+    "undischarged": ExposureRule("in_transaction AND NOT discharged", period="sent_period"),
+    "acknowledged_undischarged": ExposureRule("ack_txn IS NOT NULL AND NOT discharged", period="ack_asked_period"),
     "acknowledged_in_transactions": ExposureRule(
-        "ack_txn IS NOT NULL AND (committed_at IS NOT NULL OR rolled_back_at IS NOT NULL)",
+        "ack_txn IS NOT NULL AND coalesce(committed_at, rolled_back_at) IS NOT NULL", period="ack_asked_period"
     ),
-    "rolled_back": ExposureRule("rollback_asked_at IS NOT NULL"),
+    "rolled_back": ExposureRule("rollback_asked_at IS NOT NULL", period="sent_period"),
     "released": ExposureRule("refused_as = 'released'"),
     "failed": ExposureRule("refused_as = 'failed'"),
     "undeliverable": ExposureRule("refused_as = 'undeliverable'"),
     "refused": ExposureRule("refused_at IS NOT NULL"),
-    "delivered": ExposureRule("handed > 0"),
+    "delivered": ExposureRule("handed > 0", period="handed_period"),
     "delivered_beside_another": ExposureRule(
         "handed > 0 AND NOT one_consumer AND handed_at BETWEEN shared_from AND shared_until",
     ),
     "unprocessed": ExposureRule("confirmed AND processed_at IS NULL"),
     "unsent": ExposureRule("confirmed AND durable AND crossed = 0 AND carried_to_the_end"),
     "unasked": ExposureRule("unasked"),
-    "non_persistent": ExposureRule("confirmed AND NOT durable"),
+    "non_persistent": ExposureRule("confirmed AND NOT durable", period="sent_period"),
     "first_deliveries": ExposureRule("fresh_at IS NOT NULL"),
     "claimed_first": ExposureRule("claims > 0 AND links_differ"),
     "sync_held": ExposureRule("confirmed AND durable AND sync_held"),

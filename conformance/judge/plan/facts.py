@@ -60,13 +60,9 @@ class TrialFacts:
         return int(self.counts[f"exposed_{exposure}"])
 
     def faults(self, anomaly: str, exposure: str) -> int:
-        """Count the faults that this trial stands for: those that met something at risk, or lost something.
-
-        A check that counts nothing back from a fault has one for each trial.
-        """
-        if not EXPOSURES[exposure].period:
-            return 1
-        return max(self._met(anomaly, exposure).bit_count(), int(self.offences(anomaly) > 0))
+        """Count the faults that met something at risk, or lost something; one at least if no moment is asked for."""
+        least = int(self.offences(anomaly) > 0) if EXPOSURES[exposure].since else 1
+        return max(self._met(anomaly, exposure).bit_count(), least)
 
     def faults_at_trigger(self, anomaly: str, exposure: str) -> int:
         """Count those of `faults` that came at the trigger of this trial, not of another one that shared its broker."""

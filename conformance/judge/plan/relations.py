@@ -98,7 +98,7 @@ def _asked_within(exposure: ExposureRule, window_ms: int) -> str:
 
 def _faults(period: str, condition: str) -> str:
     """Return an aggregate: the faults before which the condition is true of a message, one bit each."""
-    return f"bit_or(CASE WHEN {condition} THEN shiftleft(1L, {period}) ELSE 0L END)"
+    return f"bit_or(CASE WHEN {condition} AND {period} < last_period THEN shiftleft(1L, {period}) ELSE 0L END)"
 
 
 def within_column(exposure: str, window_ms: int) -> str:
@@ -112,6 +112,7 @@ def per_trial(anomalies: Sequence[Anomaly], exposures: Mapping[str, ExposureRule
     for name, rule in exposures.items():
         if rule.period:
             found[f"met_{name}"] = _faults(rule.period, _exposed(rule))
+        if rule.since:
             found |= {within_column(name, ms): _faults(rule.period, _asked_within(rule, ms)) for ms in LOSS_WINDOWS_MS}
     if any(a.at_disk for a in anomalies):
         found["hidden_at_disk"] = "max(hidden)"
