@@ -81,11 +81,20 @@ class EvidenceKeeper:
         """Note how long each log is before the first step."""
         self._begins = {path: path.stat().st_size for path in self.node.facts.logs}
 
-    def before_restart(self) -> None:
-        """Copy the journal of a broker that is gone, before anything starts it again."""
+    def before_restart(self) -> EvidenceKeeper:
+        """Copy the journal of a broker that is gone, before anything starts it again; return what keeps it."""
         epoch = self.node.epoch
         if all(journal.epoch != epoch for journal in self._journals):
             self._journals.append(copy_journal(self.node.facts.journal_files.folder, self.folder, epoch))
+        return self
+
+    def share(self, keeper: EvidenceKeeper) -> None:
+        """Keep the last copy of another trial on this broker: a link to its file."""
+        if keeper is not self:
+            last = keeper._journals[-1]
+            if last.file:
+                (self.folder / last.file).hardlink_to(keeper.folder / last.file)
+            self._journals.append(last)
 
     def end(self) -> Kept:
         folder, logs = self.node.facts.folder, []

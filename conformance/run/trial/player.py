@@ -227,7 +227,7 @@ class TrialPlayer:
             self._drive(step)
 
     def _drain(self) -> None:
-        """Empty the queue of the trial, and the queues to which its policies move messages.
+        """Empty the queue of the trial, and then those to which its policies move messages.
 
         The drain waits for delayed redeliveries, which the broker's depth may leave out. Their liveness bound is ten
         times the delay.
@@ -237,10 +237,18 @@ class TrialPlayer:
         result = self._run(self.jobs.make(Drain(), bounds))
         self.seen_stuck = result.ended == "stuck"
         self.drains, self.brought = self.drains + 1, result.count
+        self._collect()
         if result.ended == "finished" and self._looks_again:
             self._look_again(bounds)
+
+    def _collect(self) -> None:
+        """Empty the queues to which the policies of the queue move messages; those of an external broker are not ours.
+
+        Before the broker is taken to owe what its queue did not bring.
+        """
+        settings = self.planned.settings.values
         if self.planned.adapter.launcher.owned:
-            return  # those queues may hold messages of their owner
+            return
         moved = claims.set_aside(claims.load().exclusions, settings)
         if self.planned.script.gives_back or TIME_TO_LIVE in self.planned.script.needs:
             moved = tuple(dict.fromkeys([*moved, *(str(settings.get(name, "")) for name in claims.DESTINATIONS)]))
@@ -461,7 +469,7 @@ class TrialPlayer:
         started = time.monotonic()
         self._untrace()
         if not step.clean:
-            self.evidence.before_restart()
+            self.evidence.share(self.company.meet(self.evidence.before_restart))
         self._note(Op.BROKER, Phase.INVOKE, detail=step.does)
         attempt = self.company.meet(lambda: self._before_start(step))
         self.traced = TracedRun(self.client_runner, self.running, step.under) if step.under is not None else None
