@@ -21,7 +21,7 @@ from conformance.adapters import Adapter, BrokerRequest, EffectiveSettings, open
 from conformance.adapters.file.settings import weaken
 from conformance.adapters.vendor_clients import ClientFile
 from conformance.claims import STORED, Catalogue, Claim, Subject, Value, is_about, unmet
-from conformance.scenario import MOST_ROUNDS, TRIALS, Check, Control, Liar, Scenario, SessionLiar, Weakened, slug
+from conformance.scenario import KILLS, MOST_ROUNDS, TRIALS, Check, Control, Liar, Scenario, SessionLiar, Weakened, slug
 from conformance.scenario.controls import STORES, changes_broker, substitute
 from conformance.scenario.needs import CLEAN_RESTART, Means
 from conformance.scenario.reading import (
@@ -34,12 +34,12 @@ from conformance.scenario.reading import (
 from conformance.scenario.script import (
     After,
     All,
-    Ask,
     Consume,
     Drain,
     Offer,
-    Publish,
     Restart,
+    Rounds,
+    Step,
 )
 
 REFERENCE = "reference"
@@ -56,8 +56,8 @@ TIMED = frozenset(
     }
 )
 """The anomalies that compare durations shorter than the liveness bound: another broker at work would change them."""
-SLOW_ROUNDS = 10
-"""The most rounds of a trial if each start of the broker takes seconds: three trials have 30 kills."""
+SLOW_ROUNDS = KILLS
+"""The most rounds of a trial if each start of the broker takes seconds."""
 
 
 COMPANY = 3
@@ -206,11 +206,15 @@ class Planned:
     def shape(self) -> tuple[str, ...]:
         """What its script does to the broker, in this order; empty if no other trial may use the broker meanwhile.
 
-        Trials of one shape can share a broker (`companies`). One with a fault or two may then fire none itself.
+        Trials of one shape can share a broker (`companies`). One with a fault or two may then fire none itself. A
+        weakened broker needs no exact moment to be seen: of its trials a third fires its fault itself.
         """
-        apart = self.arm != "subject" or self.alone or self.waits_for_liveness or self.own_disk
-        few = 0 < sum(fault.ends_broker for fault in self.script.faults) < COMPANY
-        if apart or few or self.rtt_ms or self.adapter.launcher.owned or not self.script.shares_broker:
+        subject = self.arm == "subject"
+        liar = bool(self.liar or self.session_liar)
+        few = subject and 0 < sum(fault.ends_broker for fault in self.script.faults) < COMPANY
+        if liar or few or self.alone or self.waits_for_liveness or self.own_disk or self.rtt_ms:
+            return ()
+        if self.adapter.launcher.owned or not self.script.shares_broker:
             return ()
         return broker_acts(self.script.steps)
 
@@ -222,7 +226,7 @@ class Planned:
     @property
     def seconds(self) -> float:
         """Estimate the seconds of the trial, on a broker that has started."""
-        return _seconds(self.script, self.start_seconds)
+        return _seconds(self.script.steps, self.start_seconds)
 
     @property
     def arm_label(self) -> str:
@@ -477,7 +481,7 @@ def companies(trials: Iterable[Planned]) -> list[tuple[Planned, ...]]:
     fitting: dict[object, list[Planned]] = {}
     for trial in sorted(trials, key=lambda each: -each.seconds):
         shape = trial.shape
-        fitting.setdefault((trial.instance, shape, trial.index) if shape else trial.id, []).append(trial)
+        fitting.setdefault((trial.instance, trial.arm, shape, trial.index) if shape else trial.id, []).append(trial)
     return [tuple(each[at : at + COMPANY]) for each in fitting.values() for at in range(0, len(each), COMPANY)]
 
 
@@ -560,20 +564,26 @@ def _cost(item: Scenario, claims: Mapping[str, int], selection: Selection) -> fl
     start = _JAVA_START_S if selection.adapter.file.java else _START_S
     controls = {item.decides[claim].control for claim in claims}
     weak = sum(control.trials for control in controls if isinstance(control, Weakened))
-    return (selection.trials + weak) * _seconds(item, start) + (start if weak else 0.0)
+    return (selection.trials + weak) * _seconds(item.steps, start) + (start if weak else 0.0)
 
 
-def _seconds(item: Scenario, start: float) -> float:
-    """Estimate the seconds of one trial: starts of the broker, drains, and the work of clients."""
+def _seconds(steps: Iterable[Step], start: float) -> float:
+    """Estimate the seconds of one trial: starts of the broker, drains, and the work of clients.
+
+    Clients beside each other take the time of one; rounds that are not drawn yet are one round.
+    """
     seconds = 0.0
-    for step in singles(item.steps):
+    for step in steps:
         match step:
+            case Rounds():
+                seconds += _seconds(step.steps, start)
             case Restart():
                 seconds += start
             case Drain():
                 seconds += _DRAIN_S
-            case Publish() | Consume() | Ask():
-                seconds += _STEP_S + getattr(getattr(step, "until", None), "hold_s", 0.0)
             case Offer():
                 seconds += start * (len(step.settings) + 1)
+            case _:
+                silent = _DRAIN_S if isinstance(step, Consume) and step.until_silent else 0.0
+                seconds += _STEP_S + silent + getattr(getattr(step, "until", None), "hold_s", 0.0)
     return seconds

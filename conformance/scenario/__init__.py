@@ -84,9 +84,10 @@ REFUSING = {"creates_addresses", "full_queue_policy", "max_message_bytes"}
 """Settings of a scenario that may make a broker refuse sends: one that blocks or pages refuses none."""
 
 TRIALS = 3
-KILLS = 15
-"""The rounds of a script whose broker is killed. Three scenarios that share a broker each fire five of these kills, so
-that three trials have 15 at their own trigger (`run.planning.companies`)."""
+KILLS = 11
+"""The rounds of a script whose broker is killed: three trials have 33 kills, so 30 that met something at risk.
+
+Three scenarios that share a broker each fire a third of these kills at their own trigger (`run.planning.companies`)."""
 
 MOST_ROUNDS = 60
 """The judge tells so many faults of one trial apart (`judge.plan.relations`)."""

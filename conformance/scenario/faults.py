@@ -243,7 +243,7 @@ class Delay(_Fault, frozen=True):
     cause = Cause.CONNECTION
     counted = ("slow link", "slow links")
     means = Means.LINK
-    timed = True
+    shared = True
     failure_model = "slow link"
     words = "A round trip to the broker takes {rtt_ms:g} ms more."
 
@@ -255,7 +255,7 @@ class Throttle(_Fault, frozen=True):
     cause = Cause.CONNECTION
     counted = ("narrow link", "narrow links")
     means = Means.LINK
-    timed = True
+    shared = True
     failure_model = "narrow link"
     words = "The link carries at most {bytes_per_s:,} bytes a second each way."
 

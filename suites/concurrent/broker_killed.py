@@ -61,7 +61,7 @@ class BrokerKilledAmongQueues:
                     (
                         Publish(50_000, window=20, queues=4),
                         Publish(50_000, window=20, queues=4),
-                        Publish(50_000, window=20, queues=4, until=Kill(Nth("confirm", Between(100, 300)))),
+                        Publish(50_000, window=20, queues=4, until=Kill(Nth("confirm", Between(30, 120)))),
                     )
                 ),
                 Restart(),

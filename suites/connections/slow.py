@@ -51,7 +51,7 @@ class ClientsOnASlowLink:
         Check(
             "delivered_after_acknowledgement",
             exposure="acknowledgements_confirmed",
-            control=Liar("forgets-every-hundredth-acknowledgement"),
+            control=Liar("forgets-every-hundredth-acknowledgement", waits_for_liveness=True),
         ),
         Check("lost", exposure="confirmed", control=Liar("loses-half-a-prefetch")),
     )

@@ -46,7 +46,7 @@ class BrokerKilledBeforeConfirm:
     """A publisher sends one message at a time; the broker is killed when one was written, and not yet answered."""
 
     mode = "blocking"
-    steps = (Rounds((Publish(50_000, window=1, until=Kill(Nth("sent", Between(60, 200)))), Restart()), KILLS), *SETTLE)
+    steps = (Rounds((Publish(50_000, window=1, until=Kill(Nth("sent", Between(20, 100)))), Restart()), KILLS), *SETTLE)
     checks = (
         Check("unanswered_either_way", exposure="unanswered"),
         Check("unanswered_absent", exposure="unanswered"),

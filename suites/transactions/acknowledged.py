@@ -10,6 +10,8 @@ GONE = Check(
     control=Liar("acknowledges-before-commit"),
 )
 IN_COMMIT = Kill(Nth("commit_written", Between(3, 12)), delay_percent=Between(0, 200))
+IN_AN_EARLY_COMMIT = Kill(Nth("commit_written", Between(2, 7)), delay_percent=Between(0, 200))
+"""So that the consumer that is killed gets to it although another one shares its messages."""
 REST = Consume("auto", prefetch=100, until_silent=True)
 """So that the next round has messages of its own."""
 
@@ -74,11 +76,11 @@ class BrokerKilledDuringCommitsOfTwoConsumers:
     steps = (
         Rounds(
             (
-                Publish(400, window=100),
+                Publish(240, window=100),
                 Together(
                     (
                         Consume("transacted", prefetch=50, acknowledge=10, forwards=True),
-                        Consume("transacted", prefetch=50, acknowledge=10, forwards=True, until=IN_COMMIT),
+                        Consume("transacted", prefetch=50, acknowledge=10, forwards=True, until=IN_AN_EARLY_COMMIT),
                     )
                 ),
                 Restart(),

@@ -106,6 +106,9 @@ def test_only_trials_that_do_the_same_to_the_broker_share_it():
     found = [sorted(each.script.id for each in members) for members in companies([*shared, *others])]
 
     assert max(map(len, found)) == COMPANY
+    weakened = [trial(name, *ROUNDS, *SETTLE, arm="control") for name in "ef"]
+
+    assert [["e", "f"]] == [[each.script.id for each in members] for members in companies(weakened)]
     alone = [["asks"], ["control"], ["later"], ["offers"], ["pauses"], ["starts"]]
     assert sorted([["a", "b", "c"], ["d"], ["crashes", "settles"], *alone]) == sorted(found)
 
