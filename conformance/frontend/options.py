@@ -126,6 +126,7 @@ OPTIONS = (
     Option("--known-failures", "FILE", "Violations that do not fail the run (TOML).", _JUDGES, pathlib.Path),
     Option("--baseline", "REPORT", "Fail only on what an earlier report does not have.", _JUDGES, pathlib.Path),
     Option("--require-tried", "PATTERNS", "Fail if a claim was not tried; repeatable.", _JUDGES, repeatable=True),
+    Option("--plan", "", "Print which trials share a broker, and which fires which fault; play nothing.", (RUN,)),
     Option("--trials", "N", "Trials of each scenario  [default: 3]", _RECORDS, int, default=3),
     Option(
         "--jobs",

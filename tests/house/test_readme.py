@@ -142,7 +142,14 @@ def test_every_option_that_is_named_exists(pytest_options):
     assert {"--protocol", "--quick", "--judge-as", "--baseline", "--strict-verdicts"} <= named
     assert {option.flag for option in options_of(PYTEST)} <= pytest_options
     theirs = {option.flag for option in options_of(RUN)} - {option.flag for option in options_of(PYTEST)}
-    assert {"--budget", "--scenario", "--resume", "--quiet", "--verbose"} == theirs  # docs/how-to/pytest.md names them
+    assert {
+        "--budget",
+        "--plan",
+        "--scenario",
+        "--resume",
+        "--quiet",
+        "--verbose",
+    } == theirs  # docs/how-to/pytest.md names them
 
 
 def test_the_known_failures_are_read(tmp_path):

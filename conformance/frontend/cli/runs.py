@@ -46,6 +46,7 @@ def run_command(quiet: bool, verbose: bool, **values: Any) -> int:
     conformance run --adapter reference --protocol stomp
     conformance run --adapter artemis --adapter rabbitmq --protocol amqp,stomp --out runs/both
     conformance run --adapter artemis --quick
+    conformance run --adapter artemis --scenario 'broker-killed-*' --plan
     conformance run --adapter artemis --protocol jms
     conformance run --adapter qpid --protocol jms --client qpid-jms
     conformance run --adapter artemis --out runs/artemis
@@ -66,9 +67,19 @@ def run_command(quiet: bool, verbose: bool, **values: Any) -> int:
     folder with an index; the exit code is that of the worst.
     """
     runs = each_run(values)
+    if values["plan"]:
+        return _print_plans(runs)
     if len(runs) == 1:
         return _run(*prepare(runs[0]), quiet, verbose)
     return _run_each(runs, values["out"], quiet, verbose)
+
+
+def _print_plans(runs: Sequence[Mapping[str, Any]]) -> int:
+    from conformance.frontend import plan
+
+    for run in runs:
+        say("\n".join(plan.lines(prepare(run)[0])))
+    return 0
 
 
 def _run_each(runs: Sequence[Mapping[str, Any]], out: pathlib.Path | None, quiet: bool, verbose: bool) -> int:

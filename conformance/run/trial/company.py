@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar, cast
 
 from conformance.errors import Interrupted
@@ -29,6 +29,11 @@ class _Turn:
 
 ENDED = -1
 """What an owner tells, instead of a time, that has not fired its fault and has ended the broker for the others."""
+
+
+def owner(members: Sequence[str], fault: int, index: int) -> str:
+    """Return the member whose trigger the fault of that number has, from 1; `index` is that of its trial."""
+    return members[(fault + index) % len(members)]
 
 
 class Company:
@@ -79,7 +84,7 @@ class Company:
 
         def counted() -> tuple[int, str]:
             self._faults += 1
-            return self._faults, self.members[(self._faults + index) % len(self.members)]
+            return self._faults, owner(self.members, self._faults, index)
 
         return self.meet(counted)
 
