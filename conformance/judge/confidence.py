@@ -56,13 +56,13 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.01 else f"{100 * share:.1g} %"
 
 
-def may_fail(share: float, faults: str) -> str:
-    """Say what `upper_bound` leaves open; `faults` is the plural of the fault.
+def may_fail(share: float, faults: str, how: str) -> str:
+    """Say what `upper_bound` leaves open; `faults` is the plural of the fault, and `how` what one could still do.
 
-    >>> may_fail(upper_bound(3), "kills")
-    'may still fail in up to 63 % of kills'
+    >>> may_fail(upper_bound(3), "kills", "lose a message")
+    'up to 63 % of kills could still lose a message'
     """
-    return f"may still fail in up to {percent(share)} of {faults}"
+    return f"up to {percent(share)} of {faults} could still {how}"
 
 
 def chance_of_control(q: float) -> str:

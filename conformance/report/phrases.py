@@ -185,9 +185,25 @@ def control_words(control: ControlResult | None) -> str:
     return f"seen to fail in {control.failed} of {control.trials}: {control.label} ({kind})"
 
 
+_COULD = {
+    "gone": "lose a message",
+    "lost": "lose a message",
+    "lost_unacknowledged": "lose a message",
+    "lost_committed": "lose a committed message",
+    "committed_missing": "lose a committed message",
+    "delivered_after_restart": "bring back an acknowledged message",
+    "returned_after_commit": "bring back an acknowledged message",
+    "half_applied": "tear a transaction apart",
+    "transaction_torn": "tear a transaction apart",
+    "not_recovered": "keep it from starting",
+}
+"""What a fault could still do if an anomaly was not seen; one that is not named could break the claim."""
+
+
 def bound_words(row: VerdictRow) -> str:
     """Say what zero counterexamples leave open, at 95 % confidence; empty if no bound applies."""
-    left = confidence.may_fail(row.bound, faults_named(row.fault)) if row.bound is not None else ""
+    could = _COULD.get(row.anomaly, "break this")
+    left = confidence.may_fail(row.bound, faults_named(row.fault), could) if row.bound is not None else ""
     passes = confidence.chance_of_control(row.q) if row.q is not None else ""
     return "; ".join(part for part in (left, passes) if part)
 

@@ -114,7 +114,7 @@ def _evidence(row: VerdictRow, asked: str) -> str:
     """Return how often a violation was seen, or what a pass leaves open, without its faults: its verdict names them."""
     if row.verdict is Verdict.VIOLATED:
         return f"seen in {row.offended_faults} of {row.faults}" + (f", {asked}" if asked else "")
-    return bound_words(row).partition("; ")[0].removesuffix(f" of {faults_named(row.fault)}")
+    return bound_words(row).partition("; ")[0].replace(f" of {faults_named(row.fault)}", "")
 
 
 def _first_violation(answers: Sequence[VerdictRow], written: Mapping[str, Path] | None) -> list[RenderableType]:
