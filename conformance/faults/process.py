@@ -23,6 +23,7 @@ from conformance.records import NOT_FIRED
 _GONE_S = 20.0
 _RECOVERY_S = 60.0
 _TICK_MS = 20
+_ATTEMPTS = 3
 
 
 class Target(Protocol):
@@ -58,9 +59,27 @@ class StartingTarget(Target, Protocol):
 def kill_in_recovery(target: StartingTarget, launch: Callable[[], None], journal: pathlib.Path, k: int) -> str:
     """Start the broker, and kill every process of it at the k-th access (open, read or write) to its journal's files.
 
-    Return the access and the duration of the signals, for people. Raises `FaultError` if the recovery was over before
-    the k-th access, or if the broker is not gone.
+    Return the access and the duration of the signals, for people. A busy machine may kill too late: no client has used
+    that broker, and it is started and killed again, `_ATTEMPTS` times in all. Raises `FaultError` if every recovery was
+    over before its kill, or if the broker is not gone.
     """
+    missed = ""
+    for _ in range(_ATTEMPTS):
+        seen, took = _start_and_kill(target, launch, journal, k)
+        if seen >= k and not target.was_ready:
+            return f"at access {seen} to the journal, {took} us for the signals"
+        missed = missed or (
+            f"the kill {NOT_FIRED}: {seen} accesses to the journal of the {k} that its trigger waits for"
+            if seen < k
+            else f"the recovery was over before the kill at access {k} to the journal"
+        )
+    raise FaultError(missed)
+
+
+def _start_and_kill(
+    target: StartingTarget, launch: Callable[[], None], journal: pathlib.Path, k: int
+) -> tuple[int, int]:
+    """Return the accesses that were seen before the kill, and how many microseconds its signals took."""
     with contextlib.closing(FileWatch(journal, ACCESSES)) as watch:
         launch()
         with target.armed("kill") as descriptors:
@@ -70,11 +89,7 @@ def kill_in_recovery(target: StartingTarget, launch: Callable[[], None], journal
             took = (time.monotonic_ns() - event) // 1000
         end_now(target)
     prove_gone(target, "kill")
-    if seen < k:
-        raise FaultError(f"the kill did not fire: {seen} accesses to the journal of the {k} that its trigger waits for")
-    if target.was_ready:
-        raise FaultError(f"the recovery was over before the kill at access {k} to the journal")
-    return f"at access {seen} to the journal, {took} us for the signals"
+    return seen, took
 
 
 def kill_after(target: Target, ms: int) -> str:
