@@ -189,6 +189,7 @@ _COULD = {
     "gone": "lose a message",
     "lost": "lose a message",
     "lost_unacknowledged": "lose a message",
+    "lost_though_old": "lose a message",
     "lost_committed": "lose a committed message",
     "committed_missing": "lose a committed message",
     "delivered_after_restart": "bring back an acknowledged message",

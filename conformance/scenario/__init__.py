@@ -84,10 +84,11 @@ REFUSING = {"creates_addresses", "full_queue_policy", "max_message_bytes"}
 """Settings of a scenario that may make a broker refuse sends: one that blocks or pages refuses none."""
 
 TRIALS = 3
-KILLS = 11
-"""The rounds of a script whose broker is killed: three trials have 33 kills, so 30 that met something at risk.
+KILLS, LOSSES = 15, 4
+"""The rounds of a script whose broker is killed, and of one that loses its power or its connections.
 
-Three scenarios that share a broker each fire a third of these kills at their own trigger (`run.planning.companies`)."""
+Three trials have 45 kills, so 30 that met something at risk: three scenarios that share a broker each fire a third of
+them at their own trigger (`run.planning.companies`), and the others may meet nothing. And they have twelve losses."""
 
 MOST_ROUNDS = 60
 """The judge tells so many faults of one trial apart (`judge.plan.relations`)."""

@@ -1,7 +1,7 @@
 """The connection breaks between two frames, or in the middle of one; the broker goes on."""
 
-from conformance.scenario import Check, Liar, scenario
-from conformance.scenario.script import SETTLE, Between, Consume, Cut, Frame, Publish
+from conformance.scenario import LOSSES, Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Between, Consume, Cut, Frame, Publish, Rounds
 
 COMMITS = Liar("commits-when-link-closes")
 
@@ -31,7 +31,7 @@ class CutInTransaction:
     """
 
     mode = "transacted"
-    steps = (Publish(300, window=50, batch=10, until=Cut(Frame("send", Between(43, 47)))), *SETTLE)
+    steps = (Rounds((Publish(300, window=50, batch=10, until=Cut(Frame("send", Between(43, 47)))),), LOSSES), *SETTLE)
     checks = (Check("available_undischarged", exposure="undischarged", control=COMMITS),)
 
 

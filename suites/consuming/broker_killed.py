@@ -1,7 +1,7 @@
 """The broker dies after acknowledgements of a consumer were confirmed."""
 
-from conformance.scenario import ACKNOWLEDGED_BEFORE, SYNC_OFF, Check, Liar, scenario
-from conformance.scenario.script import SETTLE, Between, Consume, Kill, Nth, Restart
+from conformance.scenario import ACKNOWLEDGED_BEFORE, KILLS, SYNC_OFF, Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Between, Consume, Kill, Nth, Publish, Restart, Rounds
 
 AGAIN = Check("delivered_after_restart", exposure="acknowledged_in_window", control=SYNC_OFF)
 
@@ -18,8 +18,14 @@ class BrokerKilledAfterAcknowledgements:
     mode = "individual"
     steps = (
         *ACKNOWLEDGED_BEFORE,
-        Consume("individual", prefetch=50, until=Kill(Nth("ack", Between(60, 200)))),
-        Restart(),
+        Rounds(
+            (
+                Publish(150, window=100),
+                Consume("individual", prefetch=50, until=Kill(Nth("ack", Between(60, 120)))),
+                Restart(),
+            ),
+            KILLS,
+        ),
         *SETTLE,
     )
     checks = (

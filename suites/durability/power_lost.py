@@ -9,8 +9,8 @@ Some messages are stored before, by an orderly stop: what a missing sync loses i
 
 import dataclasses
 
-from conformance.scenario import RECOVERED, STALE, Check, Liar, scenario, weakened
-from conformance.scenario.script import SETTLE, After, Between, Consume, Nth, PowerLoss, Publish, Restart
+from conformance.scenario import LOSSES, RECOVERED, STALE, Check, Liar, scenario, weakened
+from conformance.scenario.script import SETTLE, After, Between, Consume, Nth, PowerLoss, Publish, Restart, Rounds
 
 NOT_SYNCED = weakened(tail=True, sync_non_transactional=False, journal_buffer_ms=500)
 COMMITS_NOT_SYNCED = weakened(tail=True, sync_transactional=False, journal_buffer_ms=500)
@@ -31,14 +31,14 @@ class PowerLostWhilePublishing:
     """A publisher keeps 100 persistent messages in flight; at a confirm the disk of the broker goes, and the broker.
 
     What had been synced is still there when the disk comes back; an answer that is read after the loss counts for
-    nothing. The broker is started again and drained to silence, twice.
+    nothing. The broker is started, and the next publisher begins on what it has; in the end it is drained to silence,
+    twice.
     """
 
     mode = "async_ack"
     steps = (
         *STORED,
-        Publish(50_000, window=100, until=PowerLoss(Nth("confirm", Between(400, 900)))),
-        Restart(),
+        Rounds((Publish(50_000, window=100, until=PowerLoss(Nth("confirm", Between(200, 600)))), Restart()), LOSSES),
         *SETTLE,
     )
     checks = (IN_WINDOW, MISSING, RECOVERED)
@@ -69,8 +69,9 @@ class PowerLostAfterCommit:
     steps = (
         Publish(20, window=50, batch=5),
         Restart(clean=True, flushed=True),
-        Publish(20_000, window=50, batch=5, until=PowerLoss(Nth("committed", Between(30, 90)))),
-        Restart(),
+        Rounds(
+            (Publish(20_000, window=50, batch=5, until=PowerLoss(Nth("committed", Between(30, 90)))), Restart()), LOSSES
+        ),
         *SETTLE,
     )
     checks = (
@@ -89,12 +90,11 @@ class PowerLostAfterAcknowledgements:
 
     mode = "individual"
     steps = (
-        Publish(320, window=100),
+        Publish(600, window=100),
         Restart(clean=True),
         Consume("individual", prefetch=20, stop=20),
         Restart(clean=True),
-        Consume("individual", prefetch=50, until=PowerLoss(Nth("ack", Between(60, 200)))),
-        Restart(),
+        Rounds((Consume("individual", prefetch=50, until=PowerLoss(Nth("ack", Between(40, 120)))), Restart()), LOSSES),
         *SETTLE,
     )
     checks = (
@@ -134,16 +134,21 @@ class PowerLostAfterCommitOfAcknowledgements:
 
 @scenario
 class PowerLostLongAfterConfirms:
-    """A publisher sends 200 messages, and another one every 20 ms; after 1.5 to 2.5 seconds the power goes.
+    """A publisher sends 200 messages, and another one every 20 ms; after 1 to 1.6 seconds the power goes.
 
     However late a broker stores what it confirms, it has had the time for the oldest messages: these must be there.
     """
 
     mode = "async_ack"
     steps = (
-        Publish(200, window=50),
-        Publish(5_000, window=1, every_ms=20, until=PowerLoss(After(Between(1_500, 2_500)))),
-        Restart(),
+        Rounds(
+            (
+                Publish(200, window=50),
+                Publish(5_000, window=1, every_ms=20, until=PowerLoss(After(Between(1_000, 1_600)))),
+                Restart(),
+            ),
+            LOSSES,
+        ),
         *SETTLE,
     )
     checks = (STALE,)

@@ -13,11 +13,12 @@ LOST_READING = dataclasses.replace(LOST, control=dataclasses.replace(SYNC_OFF, j
 class BrokerKilledInRecovery:
     """The broker is killed among publishers, and once more while it reads its journal at the start after that.
 
-    A recovery that is broken off must lose nothing either.
+    A recovery that is broken off must lose nothing either. It reads two thousand messages, so that it lasts.
     """
 
     mode = "async_ack"
     steps = (
+        Publish(2_000, window=100),
         sent_before(100),
         Publish(50_000, window=100, until=Kill(Nth("confirm", Between(150, 600)))),
         Restart(until=Kill(Recovery(Between(1, 3)))),

@@ -103,12 +103,18 @@ class BrokerKilledAfterCommitOfAcknowledgements:
 
     mode = "transacted"
     steps = (
-        Publish(420, window=100),
+        Publish(360, window=100),
         Restart(clean=True),
-        Consume("transacted", prefetch=20, acknowledge=5, stop=20),
-        Restart(clean=True),
-        Consume("transacted", prefetch=100, acknowledge=5, until=Kill(Nth("committed", Between(20, 60)))),
-        Restart(),
+        # What it acknowledges in more than half a second is written, also by a broker that never syncs.
+        Consume("transacted", prefetch=50, acknowledge=5, work_ms=10, stop=60),
+        Rounds(
+            (
+                Publish(150, window=100),
+                Consume("transacted", prefetch=100, acknowledge=5, until=Kill(Nth("committed", Between(10, 24)))),
+                Restart(),
+            ),
+            KILLS,
+        ),
         *SETTLE,
     )
     checks = (Check("returned_after_commit", exposure="acknowledged_in_transactions", control=SYNC_OFF),)

@@ -15,8 +15,8 @@ def test_each_fault_has_one_owner_and_each_trial_a_line():
 
     assert f"{len(prepared.trials)} trials" in head
     assert sorted(each.id for each in prepared.trials) == sorted(line.split(":")[0] for line in trials)
-    assert [str(number) for number in range(1, 12)] == sorted(fired, key=int)
-    assert "subject: kill 11 times, start 11 times, restart" in shared
+    assert [str(number) for number in range(1, 16)] == sorted(fired, key=int)
+    assert "subject: kill 15 times, start 15 times, restart" in shared
     assert any("beside all others" in block for block in blocks)
 
 

@@ -22,11 +22,11 @@ SLOWLY = [*UNSYNCED, "--set", "journal_buffer_ms=500"]
 
 
 def replaced(pattern, by):
-    """A change of the script that keeps its fault from firing."""
+    """A change of the script that keeps its fault from firing, in every round."""
 
     def change(text):
         changed, count = re.subn(pattern, by, text)
-        assert 1 == count
+        assert count
         return changed
 
     return change
@@ -44,7 +44,7 @@ CASES = {
     "broker-stopped-while-publishing stomp": (["--set", "persistence=false"], r"LOST \d\d+ of", None, ""),
     "cut-in-transaction amqp": (
         ["--liar", "commits-when-link-closes"],
-        r"UNCOMMITTED [345] of 10 messages",
+        r"UNCOMMITTED [12]\d of 40 messages",
         replaced(r"'send', 4\d", "'send', 4000"),
         "the fault did not fire: 300 of 4000 send frames",
     ),
