@@ -176,7 +176,7 @@ OPTIONS = (
 
 GROUPS = {
     "The broker and its clients": "adapter protocol client set config",
-    "What is tried": "claims scenario quick thorough trials budget seed",
+    "What is tried": "claims scenario quick thorough trials budget seed plan",
     "What you expect": "require judge-as known-failures baseline require-tried",
     "Login and TLS": "user password-env password-file sasl tls tls-ca tls-cert tls-key tls-server-name",
     "The run": "jobs out resume offline quiet verbose",

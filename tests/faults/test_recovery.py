@@ -95,6 +95,19 @@ def test_a_recovery_that_has_too_few_accesses(starting):
         kill_in_recovery(broker, broker.launch, broker.journal, 500)
 
 
+def test_a_kill_that_came_too_late_is_played_again(starting):
+    """The broker of the first start has read its journal by then."""
+    broker, counts = starting(4_000), [2, 4_000]
+
+    def launch():
+        broker.files = counts.pop(0)
+        broker.then = "end" if counts else "stay"
+        broker.launch()
+
+    assert kill_in_recovery(broker, launch, broker.journal, 500).startswith("at access ")
+    assert ([], False) == (counts, broker.was_ready)
+
+
 def test_a_recovery_that_was_over(starting):
     """An access after it was ready is none of its recovery."""
     broker = starting(1)

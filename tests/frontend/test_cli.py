@@ -206,6 +206,7 @@ def test_a_run_and_pytest_take_the_same_options():
         "--scenario",
         "--resume",
         "--budget",
+        "--plan",
         "--strict-verdicts",
     }
 
