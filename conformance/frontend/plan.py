@@ -15,8 +15,7 @@ from conformance.words import plural
 def lines(campaign: Campaign) -> Iterator[str]:
     """Yield a heading, and a block for all trials that share a broker at the same time."""
     groups = companies(campaign.trials)
-    together = sum(len(members) > 1 for members in groups)
-    shared = len(campaign.trials) - len(groups) + together
+    shared = sum(len(members) for members in groups if len(members) > 1)
     yield (
         f"{plural(len(campaign.trials), 'trial')}, {shared} of them share a broker with others; "
         f"{plural(campaign.jobs, 'broker')} at once"

@@ -188,13 +188,12 @@ def sent_before(window: int, *, batch: int = 0, queues: int = 1) -> Publish:
     return Publish(80, window=window, batch=batch, queues=queues, every_ms=7.5 * max(batch, 1))
 
 
-ACKNOWLEDGED_BEFORE = (
-    Publish(360, window=100),
-    Restart(clean=True),
-    Consume("individual", prefetch=50, work_ms=10, stop=60),
-)
-"""Steps after which a kill of `SYNC_OFF` does not bring everything back: what this consumer acknowledges first, in more
-than half a second, is written."""
+def acknowledged_before(
+    mode: Literal["individual", "transacted"] = "individual", acknowledge: int = 1
+) -> tuple[Publish, Restart, Consume]:
+    """Return steps whose consumer acknowledges for half a second: a kill of `SYNC_OFF` does not bring all of it back."""
+    slow = Consume(mode, prefetch=50, acknowledge=acknowledge, work_ms=10, stop=60)
+    return Publish(360, window=100), Restart(clean=True), slow
 
 
 @dataclasses.dataclass(frozen=True)

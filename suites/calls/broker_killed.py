@@ -1,6 +1,6 @@
 """The broker is killed after a vendor's client has acknowledged: what comes again depends on what it has waited for."""
 
-from conformance.scenario import ACKNOWLEDGED_BEFORE, OF_CLIENT, SYNC_OFF, Check, scenario
+from conformance.scenario import OF_CLIENT, SYNC_OFF, Check, acknowledged_before, scenario
 from conformance.scenario.script import SETTLE, Between, Consume, Kill, Nth, Publish, Restart
 
 KILLED = Consume("individual", prefetch=50, until=Kill(Nth("ack", Between(60, 200))))
@@ -18,7 +18,7 @@ class BrokerKilledAfterAwaitedAcknowledges:
     subjects = OF_CLIENT
     settings = {"block_on_acknowledge": True}
     steps = (
-        *ACKNOWLEDGED_BEFORE,
+        *acknowledged_before(),
         KILLED,
         Restart(),
         *SETTLE,

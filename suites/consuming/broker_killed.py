@@ -1,6 +1,6 @@
 """The broker dies after acknowledgements of a consumer were confirmed."""
 
-from conformance.scenario import ACKNOWLEDGED_BEFORE, KILLS, SYNC_OFF, Check, Liar, scenario
+from conformance.scenario import KILLS, SYNC_OFF, Check, Liar, acknowledged_before, scenario
 from conformance.scenario.script import SETTLE, Between, Consume, Kill, Nth, Publish, Restart, Rounds
 
 AGAIN = Check("delivered_after_restart", exposure="acknowledged_in_window", control=SYNC_OFF)
@@ -10,14 +10,14 @@ AGAIN = Check("delivered_after_restart", exposure="acknowledged_in_window", cont
 class BrokerKilledAfterAcknowledgements:
     """A consumer acknowledges each message and reads the broker's confirmation; the broker is killed at one of them.
 
-    The broker is restarted in order before the consumer begins, so that in every arm the messages themselves are stored
-    and only acknowledgements are at risk. What was acknowledged and confirmed must not come back, and what was not must
-    come.
+    The broker is restarted in order before the first consumer begins, so that in every arm the messages themselves are
+    stored and only acknowledgements are at risk; more are sent before each kill. What was acknowledged and confirmed
+    must not come back, and what was not must come.
     """
 
     mode = "individual"
     steps = (
-        *ACKNOWLEDGED_BEFORE,
+        *acknowledged_before(),
         Rounds(
             (
                 Publish(150, window=100),

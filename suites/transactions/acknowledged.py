@@ -1,6 +1,6 @@
 """The broker dies around the commit or rollback of a consumer: acknowledgements alone, or together with sends."""
 
-from conformance.scenario import KILLS, OF_BOTH, SYNC_OFF, Check, Liar, scenario
+from conformance.scenario import KILLS, OF_BOTH, SYNC_OFF, Check, Liar, acknowledged_before, scenario
 from conformance.scenario.script import SETTLE, Between, Consume, Kill, Nth, Publish, Restart, Rounds, Together
 
 TORN = Check("transaction_torn", exposure="transactions_at_risk", control=Liar("commits-half-of-its-acknowledgements"))
@@ -103,10 +103,7 @@ class BrokerKilledAfterCommitOfAcknowledgements:
 
     mode = "transacted"
     steps = (
-        Publish(360, window=100),
-        Restart(clean=True),
-        # What it acknowledges in more than half a second is written, also by a broker that never syncs.
-        Consume("transacted", prefetch=50, acknowledge=5, work_ms=10, stop=60),
+        *acknowledged_before("transacted", acknowledge=5),
         Rounds(
             (
                 Publish(150, window=100),

@@ -14,6 +14,7 @@ from __future__ import annotations
 import gzip
 import io
 import pathlib
+import shutil
 import tarfile
 import time
 from collections import defaultdict
@@ -89,11 +90,10 @@ class EvidenceKeeper:
         return self
 
     def share(self, keeper: EvidenceKeeper) -> None:
-        """Keep the last copy of another trial on this broker: a link to its file."""
-        if keeper is not self:
-            last = keeper._journals[-1]
+        """Keep the last copy that another trial on this broker has made."""
+        if (last := keeper._journals[-1]) not in self._journals:
             if last.file:
-                (self.folder / last.file).hardlink_to(keeper.folder / last.file)
+                shutil.copyfile(keeper.folder / last.file, self.folder / last.file)
             self._journals.append(last)
 
     def end(self) -> Kept:
