@@ -191,7 +191,7 @@ def sent_before(window: int, *, batch: int = 0, queues: int = 1) -> Publish:
 def acknowledged_before(
     mode: Literal["individual", "transacted"] = "individual", acknowledge: int = 1
 ) -> tuple[Publish, Restart, Consume]:
-    """Return steps whose consumer acknowledges for half a second: a kill of `SYNC_OFF` does not bring all of it back."""
+    """Return steps that acknowledge for half a second: a kill of `SYNC_OFF` does not bring all of it back."""
     slow = Consume(mode, prefetch=50, acknowledge=acknowledge, work_ms=10, stop=60)
     return Publish(360, window=100), Restart(clean=True), slow
 
