@@ -275,7 +275,7 @@ class HeldSync(_Fault, frozen=True):
 
     seconds: Above0 = 0.7
     cause = Cause.DISK
-    counted = ("trial with held syncs", "trials with held syncs")
+    counted = ("start with held syncs", "starts with held syncs")
     means = Means.TRACER
     decides_disk = True
     timed = True

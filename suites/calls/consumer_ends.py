@@ -1,7 +1,7 @@
 """A vendor's client consumes and is closed in order, or killed: what its acknowledgements have covered."""
 
-from conformance.scenario import OF_CLIENT, Check, SessionLiar, scenario
-from conformance.scenario.script import SETTLE, Between, Consume, ConsumerCrash, Nth, Publish
+from conformance.scenario import LOSSES, OF_CLIENT, Check, SessionLiar, scenario
+from conformance.scenario.script import SETTLE, Between, Consume, ConsumerCrash, Nth, Publish, Rounds
 
 FORGETS = SessionLiar("forgets-acknowledgements", trials=3)
 AGAIN = Check("acknowledged_again", exposure="acknowledged", control=FORGETS)
@@ -131,13 +131,21 @@ class ListenerThrowsUnderAuto:
 
 @scenario
 class ListenerKilledUnderAuto:
-    """The process of a listener of an AUTO session is killed while it processes a message, which must come again."""
+    """The process of a listener of an AUTO session is killed while it processes a message, four times.
+
+    That message must come again.
+    """
 
     mode = "auto"
     subjects = OF_CLIENT
     steps = (
-        Publish(300, window=100),
-        Consume("auto", prefetch=50, work_ms=1, until=ConsumerCrash(Nth("process", Between(120, 180)))),
+        Rounds(
+            (
+                Publish(300, window=100),
+                Consume("auto", prefetch=50, work_ms=1, until=ConsumerCrash(Nth("process", Between(120, 180)))),
+            ),
+            LOSSES,
+        ),
         *SETTLE,
     )
     checks = (RETURNS_EARLY,)
@@ -145,7 +153,7 @@ class ListenerKilledUnderAuto:
 
 @scenario
 class ListenerKilledUnderDupsOk:
-    """The process of a listener of a DUPS_OK session is killed while it processes a message.
+    """The process of a listener of a DUPS_OK session is killed while it processes a message, four times.
 
     That message must come again, and others that it had processed may.
     """
@@ -153,8 +161,13 @@ class ListenerKilledUnderDupsOk:
     mode = "dups_ok"
     subjects = OF_CLIENT
     steps = (
-        Publish(300, window=100),
-        Consume("dups_ok", prefetch=50, work_ms=1, until=ConsumerCrash(Nth("process", Between(120, 180)))),
+        Rounds(
+            (
+                Publish(300, window=100),
+                Consume("dups_ok", prefetch=50, work_ms=1, until=ConsumerCrash(Nth("process", Between(120, 180)))),
+            ),
+            LOSSES,
+        ),
         *SETTLE,
     )
     checks = (

@@ -1,7 +1,7 @@
 """A vendor's client that acknowledges before the application gets a message: when, and of which."""
 
-from conformance.scenario import OF_CLIENT, Check, SessionLiar, scenario
-from conformance.scenario.script import SETTLE, Between, Consume, ConsumerCrash, Drain, Nth, Publish
+from conformance.scenario import LOSSES, OF_CLIENT, Check, SessionLiar, scenario
+from conformance.scenario.script import SETTLE, Between, Consume, ConsumerCrash, Drain, Nth, Publish, Rounds
 
 FORGETS = SessionLiar("forgets-acknowledgements")
 
@@ -59,13 +59,21 @@ class ListenerThrowsUnderPre:
 
 @scenario
 class ListenerKilledUnderPre:
-    """The process of a listener of a PRE session is killed while it processes a message, which may be gone."""
+    """The process of a listener of a PRE session is killed while it processes a message, which may be gone.
+
+    Four times.
+    """
 
     mode = "pre"
     subjects = OF_CLIENT
     steps = (
-        Publish(300, window=100),
-        Consume("pre", prefetch=50, work_ms=1, until=ConsumerCrash(Nth("process", Between(120, 180)))),
+        Rounds(
+            (
+                Publish(300, window=100),
+                Consume("pre", prefetch=50, work_ms=1, until=ConsumerCrash(Nth("process", Between(120, 180)))),
+            ),
+            LOSSES,
+        ),
         *SETTLE,
     )
     checks = (Check("unprocessed_gone", exposure="unprocessed"),)

@@ -11,13 +11,18 @@ class CutAroundASend:
     """A publisher sends one message at a time; the connection is reset when an answer is on its way to it.
 
     Its message is there, and it cannot know. A second publisher's connection is reset in the middle of a send: of that
-    message there is nothing.
+    message there is nothing. Four times.
     """
 
     mode = "blocking"
     steps = (
-        Publish(300, window=1, until=Cut(Frame("answer", Between(40, 120), at="before"))),
-        Publish(300, window=1, until=Cut(Frame("send", Between(40, 120), at="middle"))),
+        Rounds(
+            (
+                Publish(300, window=1, until=Cut(Frame("answer", Between(40, 120), at="before"))),
+                Publish(300, window=1, until=Cut(Frame("send", Between(40, 120), at="middle"))),
+            ),
+            LOSSES,
+        ),
         *SETTLE,
     )
     checks = (Check("unanswered_either_way", exposure="unanswered"),)
@@ -39,13 +44,18 @@ class CutInTransaction:
 class CutBeforeDelivery:
     """A NO_ACK consumer receives settled messages; the connection is reset before one of them passes.
 
-    It is observed how many were lost to a client that did nothing wrong: the broker had written them.
+    It is observed how many were lost to a client that did nothing wrong: the broker had written them. Four times.
     """
 
     mode = "no_ack"
     steps = (
-        Publish(300, window=100),
-        Consume("no_ack", prefetch=50, until=Cut(Frame("deliver", Between(60, 150), at="before"))),
+        Rounds(
+            (
+                Publish(300, window=100),
+                Consume("no_ack", prefetch=50, until=Cut(Frame("deliver", Between(60, 150), at="before"))),
+            ),
+            LOSSES,
+        ),
         *SETTLE,
     )
     checks = (Check("unprocessed_gone", exposure="unprocessed"),)
@@ -56,13 +66,22 @@ class CutBeforeAcknowledgement:
     """An INDIVIDUAL consumer acknowledges every second message; the connection is reset before one of these passes.
 
     What it had processed and not acknowledged must come again; what it had acknowledged, and was not answered, may.
+    Four consumers follow each other.
     """
 
     mode = "individual"
     steps = (
-        Publish(300, window=100),
-        Consume(
-            "individual", prefetch=250, acknowledge=2, until=Cut(Frame("acknowledge", Between(40, 90), at="before"))
+        Rounds(
+            (
+                Publish(300, window=100),
+                Consume(
+                    "individual",
+                    prefetch=250,
+                    acknowledge=2,
+                    until=Cut(Frame("acknowledge", Between(40, 90), at="before")),
+                ),
+            ),
+            LOSSES,
         ),
         *SETTLE,
     )

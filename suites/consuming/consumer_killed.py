@@ -1,7 +1,7 @@
-"""The consuming process dies in the middle of processing, under each acknowledgement mode."""
+"""The consuming process dies in the middle of processing, under each acknowledgement mode; the next takes its place."""
 
-from conformance.scenario import STUCK, Check, Liar, SessionLiar, scenario
-from conformance.scenario.script import SETTLE, Between, Consume, ConsumerCrash, Nth, Publish
+from conformance.scenario import LOSSES, STUCK, Check, Liar, SessionLiar, scenario
+from conformance.scenario.script import SETTLE, Between, Consume, ConsumerCrash, Nth, Publish, Rounds
 
 REMOVES = Liar("removes-when-sending")
 GONE = Check("gone", exposure="delivered_unacknowledged", control=REMOVES)
@@ -39,13 +39,20 @@ class ConsumerKilledInLongProcessing:
     """An AUTO consumer, whose connection is served while it processes, is killed in the middle of a processing.
 
     Each takes five milliseconds: an acknowledgement that its session writes before the end of one is on the link by
-    then.
+    then. Four consumers die in turn.
     """
 
     mode = "auto"
     steps = (
-        Publish(100, window=100),
-        Consume("auto", prefetch=50, work_ms=5, linked=True, until=ConsumerCrash(Nth("process", Between(40, 60)))),
+        Rounds(
+            (
+                Publish(100, window=100),
+                Consume(
+                    "auto", prefetch=50, work_ms=5, linked=True, until=ConsumerCrash(Nth("process", Between(40, 60)))
+                ),
+            ),
+            LOSSES,
+        ),
         *SETTLE,
     )
     checks = (
@@ -124,19 +131,25 @@ class ConsumerKilledAfterRefusals:
     """An INDIVIDUAL consumer gives every tenth message back, acknowledges none of the others, and is killed.
 
     Over STOMP it sends NACK. A refusal is about one message: all others were neither acknowledged nor refused, and must
-    come again.
+    come again. Four consumers die in turn.
     """
 
     mode = "individual"
     steps = (
-        Publish(300, window=100),
-        Consume(
-            "individual",
-            prefetch=250,
-            acknowledge=5_000,
-            refuse=("released",),
-            refuse_every=10,
-            until=ConsumerCrash(Nth("process", Between(150, 180))),
+        Publish(150, window=100),
+        Rounds(
+            (
+                Publish(150, window=100),
+                Consume(
+                    "individual",
+                    prefetch=250,
+                    acknowledge=5_000,
+                    refuse=("released",),
+                    refuse_every=10,
+                    until=ConsumerCrash(Nth("process", Between(150, 180))),
+                ),
+            ),
+            LOSSES,
         ),
         *SETTLE,
     )
@@ -164,12 +177,20 @@ class ConsumerKilledUnderIndividual:
     """An INDIVIDUAL consumer acknowledges every second message, reads each confirmation, and is killed in between.
 
     A confirmed acknowledgement is final while the broker lives; a delivery without one must become available again.
+    Four consumers die in turn.
     """
 
     mode = "individual"
     steps = (
-        Publish(300, window=100),
-        Consume("individual", prefetch=250, acknowledge=2, until=ConsumerCrash(Nth("process", Between(210, 240)))),
+        Rounds(
+            (
+                Publish(300, window=100),
+                Consume(
+                    "individual", prefetch=250, acknowledge=2, until=ConsumerCrash(Nth("process", Between(210, 240)))
+                ),
+            ),
+            LOSSES,
+        ),
         *SETTLE,
     )
     checks = (

@@ -1,7 +1,7 @@
 """Consumers that acknowledge each message by itself and in any order, answered by the broker or lazily."""
 
-from conformance.scenario import Check, Liar, scenario
-from conformance.scenario.script import SETTLE, Between, Consume, ConsumerCrash, Kill, Nth, Publish, Restart
+from conformance.scenario import LOSSES, Check, Liar, scenario
+from conformance.scenario.script import SETTLE, Between, Consume, ConsumerCrash, Kill, Nth, Publish, Restart, Rounds
 
 
 @scenario
@@ -30,18 +30,23 @@ class AcknowledgedInAnyOrder:
 class ConsumerKilledUnderExplicitClient:
     """An EXPLICIT_CLIENT consumer acknowledges every second message, the last of ten first, and is killed in between.
 
-    It reads the answer to each. What was acknowledged must not come again, and everything else must.
+    It reads the answer to each. What was acknowledged must not come again, and everything else must. Four times.
     """
 
     mode = "individual"
     steps = (
-        Publish(300, window=100),
-        Consume(
-            "individual",
-            prefetch=250,
-            acknowledge=2,
-            backwards=10,
-            until=ConsumerCrash(Nth("process", Between(205, 240))),
+        Rounds(
+            (
+                Publish(300, window=100),
+                Consume(
+                    "individual",
+                    prefetch=250,
+                    acknowledge=2,
+                    backwards=10,
+                    until=ConsumerCrash(Nth("process", Between(205, 240))),
+                ),
+            ),
+            LOSSES,
         ),
         *SETTLE,
     )
@@ -59,17 +64,23 @@ class ConsumerKilledUnderLazyExplicit:
     """An EXPLICIT_CLIENT_DUPS_OK consumer acknowledges every second message, the last of ten first, and is killed.
 
     However late its acknowledgements are stored, each covers one message: those without must come again.
+    Four times.
     """
 
     mode = "individual_dups_ok"
     steps = (
-        Publish(300, window=100),
-        Consume(
-            "individual_dups_ok",
-            prefetch=250,
-            acknowledge=2,
-            backwards=10,
-            until=ConsumerCrash(Nth("process", Between(205, 240))),
+        Rounds(
+            (
+                Publish(300, window=100),
+                Consume(
+                    "individual_dups_ok",
+                    prefetch=250,
+                    acknowledge=2,
+                    backwards=10,
+                    until=ConsumerCrash(Nth("process", Between(205, 240))),
+                ),
+            ),
+            LOSSES,
         ),
         *SETTLE,
     )

@@ -1,7 +1,7 @@
 """Sessions that acknowledge before processing, or not at all, and the limit on what may be unacknowledged."""
 
-from conformance.scenario import Check, Liar, SessionLiar, scenario
-from conformance.scenario.script import SETTLE, Between, Consume, ConsumerCrash, Nth, Publish
+from conformance.scenario import LOSSES, Check, Liar, SessionLiar, scenario
+from conformance.scenario.script import SETTLE, Between, Consume, ConsumerCrash, Nth, Publish, Rounds
 
 AGAIN = Check("settled_again", exposure="reached_settled", control=Liar("requeues-settled"))
 LOST_ON_THE_WAY = Check("unprocessed_gone", exposure="unprocessed")
@@ -12,13 +12,18 @@ class ConsumerKilledUnderNoAck:
     """A NO_ACK consumer, which receives settled messages over a link, is killed in the middle of a processing.
 
     What had reached it must not be delivered again, also not after the broker was stopped in order; what was on its way
-    may be lost. No acknowledgement may be seen on the link.
+    may be lost. No acknowledgement may be seen on the link. Four consumers follow each other.
     """
 
     mode = "no_ack"
     steps = (
-        Publish(300, window=100),
-        Consume("no_ack", prefetch=50, linked=True, until=ConsumerCrash(Nth("process", Between(120, 180)))),
+        Rounds(
+            (
+                Publish(300, window=100),
+                Consume("no_ack", prefetch=50, linked=True, until=ConsumerCrash(Nth("process", Between(120, 180)))),
+            ),
+            LOSSES,
+        ),
         *SETTLE,
     )
     checks = (

@@ -110,17 +110,22 @@ class PowerLostAfterAcknowledgements:
 class PowerLostAfterCommitOfAcknowledgements:
     """A consumer acknowledges in transactions of five; the power goes when the answer to a commit was read.
 
-    What was acknowledged in a transaction whose commit was answered must not come again.
+    What was acknowledged in a transaction whose commit was answered must not come again. Four times.
     """
 
     mode = "transacted"
     steps = (
-        Publish(420, window=100),
+        Publish(1_260, window=100),
         Restart(clean=True),
         Consume("transacted", prefetch=20, acknowledge=5, stop=20),
         Restart(clean=True),
-        Consume("transacted", prefetch=100, acknowledge=5, until=PowerLoss(Nth("committed", Between(20, 60)))),
-        Restart(),
+        Rounds(
+            (
+                Consume("transacted", prefetch=100, acknowledge=5, until=PowerLoss(Nth("committed", Between(20, 60)))),
+                Restart(),
+            ),
+            LOSSES,
+        ),
         *SETTLE,
     )
     checks = (
@@ -159,14 +164,19 @@ class PowerLostWhileConsuming:
     """A consumer acknowledges every second message and reads the broker's answer; at one of them the power goes.
 
     It holds the others, which were delivered and not acknowledged, and has more prefetched. All of these must be there
-    when the disk comes back, and what was acknowledged and answered must not.
+    when the disk comes back, and what was acknowledged and answered must not. Four times.
     """
 
     mode = "individual"
     steps = (
-        Publish(400, window=100),
-        Consume("individual", prefetch=200, acknowledge=2, until=PowerLoss(Nth("ack", Between(40, 90)))),
-        Restart(),
+        Rounds(
+            (
+                Publish(200, window=100),
+                Consume("individual", prefetch=200, acknowledge=2, until=PowerLoss(Nth("ack", Between(40, 90)))),
+                Restart(),
+            ),
+            LOSSES,
+        ),
         *SETTLE,
     )
     checks = (
@@ -230,15 +240,20 @@ class PowerLostWhilePaging:
     If the broker's file has a setting for the memory of a queue, 1 MB is asked for, and the power goes when at least
     6 MB were confirmed. A broker may write the rest to files of their own, one after another: what was confirmed must
     be there, in those that were closed as well. All of it is at risk: nothing says when such a file would reach the
-    disk by itself.
+    disk by itself. Four times.
     """
 
     mode = "async_ack"
     settings = {"full_queue_policy": "page", "queue_memory_bytes": "1000000"}
     steps = (
         *STORED,
-        Publish(50_000, window=100, size=4_096, until=PowerLoss(Nth("confirm", Between(1_500, 3_000)))),
-        Restart(),
+        Rounds(
+            (
+                Publish(50_000, window=100, size=4_096, until=PowerLoss(Nth("confirm", Between(1_500, 3_000)))),
+                Restart(),
+            ),
+            LOSSES,
+        ),
         *SETTLE,
     )
     checks = (ALL_LOST, RECOVERED)

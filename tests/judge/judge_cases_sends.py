@@ -228,6 +228,10 @@ SENDS = """
     committed t1 INFO, killed consumer-1, settled
 2 0 publisher 17 and consumer 1 with transactions of one name: kept 1, acked_in t1 1, committed t1 INFO by=consumer-1,
     put t1 2 publisher=17, committed t1 INFO by=publisher-17, killed consumer-1, settled
+0 0 undone in one transaction, and acknowledged in another: kept 1, acked_in t1 1, committed t1 INFO by=consumer-1,
+    killed consumer-1, handed 1 epoch=2 consumer=2, ack_sent 1 tx=t1 consumer=2, committed t1 by=consumer-2, settled
+1 1 undone beside one that is in another: kept 1 2, acked_in t1 1 2, committed t1 by=consumer-1, killed consumer-1,
+    handed 1 epoch=2 consumer=2, ack_sent 1 tx=t1 consumer=2, committed t1 by=consumer-2, settled 2
 0 0 a transaction without a request to commit is not judged: kept 1, acked_in t1 1, killed consumer-1, settled
 # Sent in a transaction before the kill and delivered after it: the commit of the other is not the one of its send.
 1 0 sent in one transaction, and acknowledged in another after a restart: kept 1, acked_in t1 1, forwarded t1 p9:1,

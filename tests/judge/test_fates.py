@@ -125,4 +125,4 @@ def test_a_kill_at_the_trigger_of_another_trial_counts_apart(session, tmp_path):
 
     assert (3, 1) == (found.faults(*lost), found.faults_at_trigger(*lost))
     assert (3, 1) == (found.faults("lost", "sends"), found.faults_at_trigger("lost", "sends"))
-    assert (1, 1) == (found.faults("lost", "carried"), found.faults_at_trigger("lost", "carried"))
+    assert (1, 1) == (found.faults("lost", "unsent"), found.faults_at_trigger("lost", "unsent"))

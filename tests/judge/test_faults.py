@@ -68,10 +68,10 @@ def test_a_claim_of_the_disk_holds_where_a_sync_was_held():
 
     assert (Verdict.HOLDS, "held_sync", "slow disk") == (row.verdict, row.fault, row.failure_model), row.reason
     assert (
-        "0 of 300 persistent messages were confirmed before a sync of their record had returned in 3 trials with "
-        "held syncs (at least 50 at risk in each). If such trials with held syncs are independent, the chance that one "
+        "0 of 300 persistent messages were confirmed before a sync of their record had returned in 3 starts with "
+        "held syncs (at least 50 at risk in each). If such starts with held syncs are independent, the chance that one "
         "violates the claim is below 63 % (95 % confidence). The control failed in 3 of 3 "
-        "trials with held syncs; a broker as weak as the control would pass with the chance q = 0.029. Failure model: "
+        "starts with held syncs; a broker as weak as the control would pass with the chance q = 0.029. Failure model: "
         "slow disk."
     ) == row.reason
 
@@ -86,7 +86,7 @@ def test_a_confirm_before_its_sync_violates():
     assert Verdict.VIOLATED == row.verdict
     assert row.reason.startswith(
         "3 of 300 persistent messages were confirmed before a sync of their record had returned: "
-        "seen once in 3 trials with held syncs."
+        "seen once in 3 starts with held syncs."
     ), row.reason
 
 
@@ -120,14 +120,14 @@ def test_another_fault_that_took_effect_is_not_this_one():
     [
         (
             [facts(hidden_at_disk="io_uring", applies=0), *CLEAN[:2]],
-            "how the broker writes in 1 of 3 trials with held syncs: io_uring.",
+            "how the broker writes in 1 of 3 starts with held syncs: io_uring.",
         ),
-        ([facts(hidden_at_disk="", applies=0)] * 3, "how the broker writes in 3 of 3 trials with held syncs."),
+        ([facts(hidden_at_disk="", applies=0)] * 3, "how the broker writes in 3 of 3 starts with held syncs."),
         (
             [facts(missed_confirmed_before_sync=2), *CLEAN[:2]],
             "The write of the record was not seen for 2 more that were answered",
         ),
-        ([facts(exposed=0), *CLEAN[:2]], "Nothing was at risk in 1 of 3 trials with held syncs (sync held)"),
+        ([facts(exposed=0), *CLEAN[:2]], "Nothing was at risk in 1 of 3 starts with held syncs (sync held)"),
     ],
 )
 def test_what_cannot_be_seen_at_the_disk_decides_nothing(subject, words):
@@ -151,7 +151,7 @@ def test_the_permission_to_confirm_early():
 
     assert (Verdict.WITNESSED, "slow disk") == (row.verdict, row.failure_model)
     assert (
-        "9 of 300 persistent messages were confirmed before a sync of their record had returned, in 3 trials with "
+        "9 of 300 persistent messages were confirmed before a sync of their record had returned, in 3 starts with "
         "held syncs."
     ) == row.reason
 
@@ -161,7 +161,7 @@ def test_a_permission_says_what_could_not_be_seen():
 
     assert Verdict.NOT_WITNESSED == row.verdict
     assert row.reason.endswith(
-        "The tracer could not see how the broker writes in 3 of 3 trials with held syncs: msync."
+        "The tracer could not see how the broker writes in 3 of 3 starts with held syncs: msync."
     )
 
 

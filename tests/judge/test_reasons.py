@@ -123,13 +123,13 @@ def test_what_is_late_is_not_named_beside_what_is_stuck():
         ),
         (
             *("QPID-PERS-03", HELD, [facts(hidden_at_disk="no path X.")] * 3, QPID),
-            f"Observed here: {SYNCED} in 3 trials with held syncs.",
-            " The tracer could not see how the broker writes in 3 of 3 trials with held syncs: no path X.",
+            f"Observed here: {SYNCED} in 3 starts with held syncs.",
+            " The tracer could not see how the broker writes in 3 of 3 starts with held syncs: no path X.",
         ),
         (
             *("EXPECT-SYNC-01", HELD, [facts(hidden_at_disk="io_uring"), *CLEAN[:2]], SYNCS),
-            f"An expectation of this suite, not seen to fail in 3 trials with held syncs: {SYNCED}.",
-            " The tracer could not see how the broker writes in 1 of 3 trials with held syncs: io_uring.",
+            f"An expectation of this suite, not seen to fail in 3 starts with held syncs: {SYNCED}.",
+            " The tracer could not see how the broker writes in 1 of 3 starts with held syncs: io_uring.",
         ),
     ],
 )

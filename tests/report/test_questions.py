@@ -74,7 +74,7 @@ def test_a_row_stands_in_the_column_of_its_fault():
         ((lost("kill", verdict=Verdict.INCONCLUSIVE),), "Whether confirmed messages are safe was not decided."),
         (
             (lost("kill", faults=42), lost("power_loss", scenario="b", faults=20), lost("held_sync", scenario="c")),
-            "No confirmed message was lost in 42 kills, 6 trials with held syncs and 20 power losses.",
+            "No confirmed message was lost in 42 kills, 6 starts with held syncs and 20 power losses.",
         ),
         (
             (violated(anomaly="lost", fault="kill", faults=3, offended_faults=2), lost("stop")),
@@ -136,7 +136,7 @@ MISSING = {"offended": 1, "offended_faults": 1}
         (
             (lost("kill", faults=3), undecided("b"), undecided("c", **MISSING), lost("power_loss"), lost("held_sync")),
             (
-                "No confirmed message was lost in 3 kills, 6 trials with held syncs and 6 power losses. "
+                "No confirmed message was lost in 3 kills, 6 starts with held syncs and 6 power losses. "
                 "Undecided, with confirmed messages missing: c (1 of 3 kills). Not decided: b."
             ),
         ),
@@ -150,12 +150,12 @@ MISSING = {"offended": 1, "offended_faults": 1}
         # A stronger scenario has decided it.
         (
             (lost("kill", faults=3), undecided("b", decided_by="c"), lost("power_loss"), lost("held_sync")),
-            "No confirmed message was lost in 3 kills, 6 trials with held syncs and 6 power losses.",
+            "No confirmed message was lost in 3 kills, 6 starts with held syncs and 6 power losses.",
         ),
         (
             (lost("kill"), *map(undecided, "bcdef"), lost("power_loss"), lost("held_sync")),
             (
-                "No confirmed message was lost in 6 kills, 6 trials with held syncs and 6 power losses. "
+                "No confirmed message was lost in 6 kills, 6 starts with held syncs and 6 power losses. "
                 "Not decided: b, c, d, 2 more scenarios."
             ),
         ),

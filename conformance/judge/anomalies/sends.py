@@ -210,10 +210,10 @@ TRANSACTIONS = (
         """A part of a transaction has no effect after a restart, and another part has, or its commit was answered.
 
         A message that was sent has to be there. One that was acknowledged must not come again. One that was sent in a
-        transaction and acknowledged in another does not apply.
+        transaction and acknowledged in another does not apply, nor one that was acknowledged in two.
         """,
-        applies="(in_transaction OR ack_txn IS NOT NULL) AND NOT of_two_transactions AND durable AND NOT refused"
-        " AND commit_asked_at IS NOT NULL AND settled",
+        applies="(in_transaction OR ack_txn IS NOT NULL) AND NOT (of_two_transactions OR ack_txns_differ) AND durable"
+        " AND NOT refused AND commit_asked_at IS NOT NULL AND settled",
         offends="undone AND (txn_applied OR committed_at IS NOT NULL)",
         words="operations of transactions are undone, and others of the same transaction are not",
     ),

@@ -333,6 +333,8 @@ MESSAGE: Mapping[str, str] = {
     "sendings": "count_if(sent)",
     "send_txn": "max(txn) FILTER (WHERE sent)",
     "ack_txn": "max(txn) FILTER (WHERE acks)",
+    "ack_txns_differ": f"coalesce(min(xxhash64({_PROCESS_CODE}, txn)) FILTER (WHERE acks AND txn IS NOT NULL)"
+    f" <> max(xxhash64({_PROCESS_CODE}, txn)) FILTER (WHERE acks AND txn IS NOT NULL), false)",
     "commit_asked_at": "min(at_ns) FILTER (WHERE commit_asked)",
     "committed_at": "min(at_ns) FILTER (WHERE commits)",
     "commit_refused": "coalesce(bool_or(commit_fails), false)",
@@ -346,6 +348,9 @@ MESSAGE: Mapping[str, str] = {
     "ack_asked_period": "min(period) FILTER (WHERE acks)",
     "confirm_period": "min(period) FILTER (WHERE accepts)",
     "ack_period": "min(period) FILTER (WHERE ack_settled)",
+    # A disk is faulty for a whole run of the broker: that fault came before the request, and not after it.
+    "sent_under": "min(period) FILTER (WHERE sent) - 1",
+    "acked_under": "min(period) FILTER (WHERE acks) - 1",
     "commit_period": "min(period) FILTER (WHERE commits)",
     "commit_asked_period": "min(period) FILTER (WHERE commit_asked)",
     "commit_epoch": "min(epoch) FILTER (WHERE commits)",
@@ -448,10 +453,9 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     f" < redelivered_at AND lag(queue) {_NEXT_SENT} = queue AND lag(drained_in) {_NEXT_SENT} = drained_in, false)",
     "later_sent_place": f"min(first_place) {_LATER_SENT}",
     "starved_at": f"min(row_starved_at) {_OF_QUEUE}",
-    "txn_applied": f"coalesce(max(NOT {_OF_TWO} AND NOT ({_UNDONE}))"
+    "txn_applied": f"coalesce(max(NOT {_OF_TWO} AND NOT ack_txns_differ AND NOT ({_UNDONE}))"
     " OVER (PARTITION BY trial, commit_owner, coalesce(ack_txn, send_txn)), false)",
     "last_confirmed": "max(CASE WHEN accepted THEN n END) OVER (PARTITION BY trial, producer)",
-    "last_confirmed_at": "max(confirmed_at) OVER (PARTITION BY trial, producer)",
     # The sends of one publisher, which then falls silent; and the time of a round trip.
     "burst": f"count_if(attempted) {_OF_PRODUCER}",
     "burst_began_at": f"min(sent_at) {_OF_PRODUCER}",

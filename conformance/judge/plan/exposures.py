@@ -34,11 +34,9 @@ class ExposureRule:
 
 
 OPEN_MS = 10
-"""A commit that was answered so long before the fault is not open any more: its flush interval does not matter.
+"""A commit that was answered so long before is not open any more: a kill must show a half that takes 10 ms."""
 
-A kill decides whether a commit is torn only if it would show a broker that needs 10 ms for a half
-(docs/explanation/power.md)."""
-
+_HELD = "durable AND NOT refused AND discharge_sync_held"
 _OPEN = f"coalesce(commit_asked_fault_at - committed_at <= {OPEN_MS}000000L, true)"
 
 
@@ -63,10 +61,10 @@ EXPOSURES: Mapping[str, ExposureRule] = {
     "answered": ExposureRule("answered", period="sent_period"),
     "unanswered": ExposureRule("unanswered", period="sent_period"),
     "acknowledged": ExposureRule("ack_sent_at IS NOT NULL", period="ack_asked_period"),
-    "acknowledged_on_link": ExposureRule("ack_framed_at IS NOT NULL"),
+    "acknowledged_on_link": ExposureRule("ack_framed_at IS NOT NULL", period="ack_asked_period"),
     "left_prefetched": ExposureRule("carried > 0 AND handed = 0"),
-    "carried": ExposureRule("carried > 0"),
-    "reached_settled": ExposureRule("reached_at IS NOT NULL"),
+    "carried": ExposureRule("carried > 0", period="handed_period"),
+    "reached_settled": ExposureRule("reached_at IS NOT NULL", period="handed_period"),
     "acknowledgements_confirmed": ExposureRule("acked_at IS NOT NULL", period="ack_period"),
     "delivered_unacknowledged": ExposureRule("unacknowledged", period="handed_period"),
     "delivered_after_acknowledge": ExposureRule("handed_after_acknowledge AND ack_sent_at IS NULL"),
@@ -85,23 +83,21 @@ EXPOSURES: Mapping[str, ExposureRule] = {
     "released": ExposureRule("refused_as = 'released'"),
     "failed": ExposureRule("refused_as = 'failed'"),
     "undeliverable": ExposureRule("refused_as = 'undeliverable'"),
-    "refused": ExposureRule("refused_at IS NOT NULL"),
+    "refused": ExposureRule("refused_at IS NOT NULL", period="handed_period"),
     "delivered": ExposureRule("handed > 0", period="handed_period"),
     "delivered_beside_another": ExposureRule(
         "handed > 0 AND NOT one_consumer AND handed_at BETWEEN shared_from AND shared_until",
     ),
-    "unprocessed": ExposureRule("confirmed AND processed_at IS NULL"),
+    "unprocessed": ExposureRule("confirmed AND processed_at IS NULL", period="sent_period"),
     "unsent": ExposureRule("confirmed AND durable AND crossed = 0 AND carried_to_the_end"),
     "unasked": ExposureRule("unasked"),
     "non_persistent": ExposureRule("confirmed AND NOT durable", period="sent_period"),
-    "first_deliveries": ExposureRule("fresh_at IS NOT NULL"),
-    "claimed_first": ExposureRule("claims > 0 AND links_differ"),
-    "sync_held": ExposureRule("confirmed AND durable AND sync_held"),
-    "ack_sync_held": ExposureRule("acked_at IS NOT NULL AND durable AND ack_sync_held"),
-    "commit_sync_held": ExposureRule("committed_at IS NOT NULL AND durable AND NOT refused AND discharge_sync_held"),
-    "rollback_sync_held": ExposureRule(
-        "rolled_back_at IS NOT NULL AND durable AND NOT refused AND discharge_sync_held"
-    ),
+    "first_deliveries": ExposureRule("fresh_at IS NOT NULL", period="handed_period"),
+    "claimed_first": ExposureRule("claims > 0 AND links_differ", period="handed_period"),
+    "sync_held": ExposureRule("confirmed AND durable AND sync_held", period="sent_under"),
+    "ack_sync_held": ExposureRule("acked_at IS NOT NULL AND durable AND ack_sync_held", period="acked_under"),
+    "commit_sync_held": ExposureRule(f"committed_at IS NOT NULL AND {_HELD}", period="sent_under"),
+    "rollback_sync_held": ExposureRule(f"rolled_back_at IS NOT NULL AND {_HELD}", period="sent_under"),
     "sync_failed": ExposureRule("attempted AND send_txn IS NULL AND durable AND sync_failed_at IS NOT NULL"),
     "commit_sync_failed": ExposureRule("commit_asked_at IS NOT NULL AND durable AND discharge_failed_at IS NOT NULL"),
     "persistent_on_link": ExposureRule("attempted AND durable AND (flagged OR unflagged)"),
@@ -125,7 +121,7 @@ EXPOSURES: Mapping[str, ExposureRule] = {
     "window_waits": ExposureRule("waited_with IS NOT NULL"),
     "acknowledged_out_of_order": ExposureRule("out_of_order"),
     "sends_refused": ExposureRule("refused AND NOT accepted"),
-    "processed_unconfirmed": ExposureRule("processed_at IS NOT NULL AND acked_at IS NULL"),
+    "processed_unconfirmed": ExposureRule("processed_at IS NOT NULL AND acked_at IS NULL", period="handed_period"),
 }
 """Every exposure by its name; `Check.exposure` of a scenario is one of these."""
 
