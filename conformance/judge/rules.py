@@ -103,9 +103,9 @@ def _seen_elsewhere(
         if any(deciding.values()):
             continue
         for item in (item for item in scenarios.values() if anomaly in shown.get(item.id, ())):
-            if item.decides and item.id not in deciding and judges_elsewhere(claim, anomaly, item, evidence):
-                exposure = next(iter(item.decides.values())).exposure  # one that these trials have counted
-                alone = dataclasses.replace(item, standing=False)  # only its own trials: others have their rows
+            counted = item.checks or tuple(item.decides.values())
+            if counted and item.id not in deciding and judges_elsewhere(claim, anomaly, item, evidence):
+                exposure, alone = counted[0].exposure, dataclasses.replace(item, standing=False)  # its own trials only
                 one = tally.count(evidence, claim, alone, Check(anomaly, exposure, control=None), scenarios)
                 if one.offended:
                     yield one

@@ -485,6 +485,16 @@ def companies(trials: Iterable[Planned]) -> list[tuple[Planned, ...]]:
     return [tuple(each[at : at + COMPANY]) for each in fitting.values() for at in range(0, len(each), COMPANY)]
 
 
+def scenarios_sharing(trials: Iterable[Planned], scenario_id: str) -> tuple[str, ...]:
+    """Return the ids of the scenarios whose trials share the broker of the first trial of that one, itself among them.
+
+    The further trials of a scenario are in the same company as its first.
+    """
+    groups = companies(trial for trial in trials if trial.arm == "subject" and trial.index == 1)
+    shared = (tuple(trial.script.id for trial in members) for members in groups)
+    return next((ids for ids in shared if scenario_id in ids), (scenario_id,))
+
+
 def clients_of(trials: Sequence[Planned]) -> list[ClientFile]:
     return [vendor_clients.find(name) for name in sorted({trial.client for trial in trials} - {""})]
 

@@ -12,7 +12,7 @@ from trial_histories import events_of
 from conformance.errors import BrokerError, Interrupted, LaunchError
 from conformance.history import OF_ANOTHER, Op, Phase, bare_header
 from conformance.ledger import Ledger
-from conformance.run.planning import COMPANY, companies
+from conformance.run.planning import COMPANY, companies, scenarios_sharing
 from conformance.run.record import Recording
 from conformance.run.trial.clients import ClientRunner
 from conformance.run.trial.company import Company
@@ -118,6 +118,16 @@ def test_a_trial_with_fewer_faults_than_a_company_has_members_is_alone():
     once = [trial(name, KILLED, Restart(), *SETTLE) for name in "abc"]
 
     assert [1, 1, 1] == [len(members) for members in companies(once)]
+
+
+def test_scenarios_of_a_company_are_known_by_each_of_them():
+    """A front that records one scenario after the other records these together."""
+    trials = [trial(name, *ROUNDS, *SETTLE) for name in "abc"] + [trial("d", Restart(clean=True), *SETTLE)]
+    later = [dataclasses.replace(each, id=f"{each.script.id}.subject.2", index=2) for each in trials]
+
+    assert {"abc"} == {"".join(sorted(scenarios_sharing([*trials, *later], name))) for name in "abc"}
+    assert ("d",) == scenarios_sharing(trials, "d")
+    assert ("not planned",) == scenarios_sharing(trials, "not planned")
 
 
 @pytest.fixture

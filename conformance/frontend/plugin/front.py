@@ -36,7 +36,7 @@ from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.report.expectations import ExpectationOutcome
 from conformance.report.model import Standing, headline
 from conformance.report.phrases import MEANINGS
-from conformance.run.planning import wanted_checks
+from conformance.run.planning import scenarios_sharing, wanted_checks
 from conformance.run.record import Progress
 
 _WHOLE = ("loadscope", "loadfile")
@@ -67,6 +67,7 @@ class Front:
         self._logs: dict[str, list[pathlib.Path]] = {}
         self._module: pathlib.Path | None = None
         self._files: list[str] = []
+        self._collected: set[str] = set()
         self._untried: set[str] = set()
         self._workers: dict[str, int] = {}
         for word in ("conformance", *Kind, *Scope):
@@ -108,6 +109,7 @@ class Front:
         """Leave out of the run what was deselected."""
         items = [item for item in session.items if isinstance(item, ClaimItem)]
         self._files = list(dict.fromkeys(str(item.path) for item in items))
+        self._collected = {item.parent.scenario.id for item in items}
         self.campaign = campaign.narrowed(self.campaign, {item.name for item in items})
         selection = self.campaign.selection
         tried = {item.name for item in items if item.name in wanted_checks(item.parent.scenario, selection)}
@@ -116,7 +118,7 @@ class Front:
     # tests
 
     def answer(self, item: ClaimItem) -> ClaimAnswer:
-        """Return the row of a test; the first test of a scenario records and judges it."""
+        """Return the row of a test; the first of a scenario records and judges it, and those that share its broker."""
         chosen = item.parent.scenario
         if chosen.timing and int(self.sent.get("workercount", 1)) > 1:
             raise HarnessError(f"{item.parent.name} measures time, which neighbours would spoil: run it without -n")
@@ -141,16 +143,24 @@ class Front:
 
     def _row(self, scenario_id: str, claim_id: str) -> VerdictRow:
         if (scenario_id, claim_id) not in self._rows:
-            before = set(self._broker_logs())
+            before, together = set(self._broker_logs()), self._together(scenario_id)
             with self._uncaptured():
                 running = self._open()
-                running.record([scenario_id])
+                running.record(together)
                 self.judgement = running.judge()
             fresh = [path for path in self._broker_logs() if path not in before]
-            self._logs[scenario_id] = list({path.parent: path for path in fresh}.values())  # of each broker the newest
+            newest = list({path.parent: path for path in fresh}.values())  # of each broker
+            self._logs |= dict.fromkeys(together, newest)
             rows = (*self.judgement.rows, *self.judgement.self_checks)
-            self._rows |= {(row.scenario, row.claim): row for row in rows if row.scenario == scenario_id}
+            self._rows |= {(row.scenario, row.claim): row for row in rows if row.scenario in together}
         return self._rows[scenario_id, claim_id]
+
+    def _together(self, scenario_id: str) -> tuple[str, ...]:
+        """Return the scenarios of this session that share a broker; a worker of xdist may not have all of them."""
+        if self.sent:
+            return (scenario_id,)
+        trials = [trial for trial in self.campaign.trials if trial.script.id in self._collected]
+        return scenarios_sharing(trials, scenario_id)
 
     def _uncaptured(self) -> contextlib.AbstractContextManager[None]:
         """Let the notes of a recording reach the terminal, not the report of one test."""
