@@ -486,7 +486,7 @@ def load(catalogue: Catalogue, folder: pathlib.Path | None = None) -> dict[str, 
     }
     in_every_run = {claim for item in found.values() if not item.thorough for claim in item.decides}
     for item in found.values():
-        _validate(item)
+        validate(item)
         if idle := next((check for check in item.checks if check not in item.decides.values()), None):
             raise CatalogueError(f"scenario {item.id}: {_idle(item, idle, catalogue)}")
         if alone := item.thorough and item.decides.keys() - in_every_run:
@@ -526,7 +526,7 @@ def _idle(item: Scenario, check: Check, catalogue: Catalogue) -> str:
     return f"its check {check.anomaly!r} decides no claim{why}"
 
 
-def _validate(item: Scenario) -> None:
+def validate(item: Scenario) -> None:
     try:
         check_types(item.steps)
     except msgspec.ValidationError as error:

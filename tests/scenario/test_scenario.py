@@ -54,7 +54,7 @@ def script(steps=KILLED, *checks):
 
 def refused(item):
     with pytest.raises(CatalogueError) as caught:
-        scenario._validate(item)
+        scenario.validate(item)
     return str(caught.value)
 
 
@@ -113,7 +113,7 @@ def test_transactions_on_both_sides_are_refused():
 
     assert "scenario odd has transactions of sends and of acknowledgements: use two scenarios" == refused(script(both))
     for alone in (both[:1], (Publish(10, window=5), both[1])):
-        scenario._validate(script((*alone, *SETTLE)))
+        scenario.validate(script((*alone, *SETTLE)))
 
 
 @pytest.mark.parametrize(
