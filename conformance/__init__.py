@@ -22,7 +22,7 @@ Read in this order, which is also the order in which a run goes; a stage imports
 `judge`         the only decider: PySpark from histories to verdicts
 `report`        the report as data, page and text, and the user's expectations
 `campaign`      records and judges: from the options to a judged folder
-`followup`      replay, bundle, upgrade, and the contract of an adapter
+`followup`      replay, bundle, upgrade, exploration, and the contract of an adapter
 `frontend`      the command line, the pytest plugin, progress, the doctor, and the trial of the suite itself
 
 `reference` stands apart: it is the bundled broker, and imports only `errors`.

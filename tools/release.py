@@ -39,6 +39,7 @@ PAGES = {
         f"--from reference --to reference --to-set journal_buffer_ms=5 --baseline out {_CLAIM} --out upgrade",
         "upgrade/report.html",
     ),
+    "explore": ("--adapter reference --seed 131 --trials 1 --out looked", "looked/explored.html"),
     "selftest": ("--liar loses-the-oldest --rounds 0 --out selftest", "selftest/selftest.html"),
 }
 """The commands that write a page: what is typed after each, and its page. Later ones read what `run` has recorded."""

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -170,6 +170,14 @@ class OpenRun:
             return
         wanted = {name: self.campaign.scenarios[name] for name in scenarios}
         self._record(self.campaign.adapt(plan(self.campaign.selection, wanted, self.campaign.catalogue)))
+
+    def play(self, trials: Iterable[Planned]) -> None:
+        """Record trials that no plan has; raises what `record` raises."""
+        self._record(self.campaign.adapt(trials))
+
+    def look(self) -> Judgement:
+        """Judge what is recorded so far, also while more is being recorded; nothing is repeated."""
+        return self._judge()
 
     def _spend_budget(self) -> None:
         """Record more trials until the time of `--budget` has passed."""

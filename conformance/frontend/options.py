@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from conformance.campaign import Campaign, Options
     from conformance.report.expectations import Expected
 
-RUN, UPGRADE, JUDGE, REPLAY = "run", "upgrade", "judge", "replay"
+RUN, UPGRADE, JUDGE, REPLAY, EXPLORE = "run", "upgrade", "judge", "replay", "explore"
 CHECK, PYTEST = "check", "pytest"
 """The fronts: `conformance run`, ..., `conformance adapters check`, and pytest."""
 
-_RUNS = (RUN, PYTEST)
+_RUNS = (RUN, EXPLORE, PYTEST)
 _LAUNCHERS = (
     "LAUNCHER is native, native=FOLDER (an unpacked distribution), docker, or, for a broker that runs already, "
     "external=URL[,URL] or external=FILE.toml with your own commands for its faults."
@@ -35,8 +35,10 @@ PORT_WORDS = " or ".join(f"{{{word}_port}}" for word in WIRES)
 """The placeholders of a broker's command line that takes a port."""
 
 _JUDGES = (RUN, JUDGE, PYTEST)
-_CONNECTS = (RUN, UPGRADE, CHECK, PYTEST)
-_RECORDS = (RUN, UPGRADE, PYTEST)
+_CONNECTS = (RUN, UPGRADE, CHECK, EXPLORE, PYTEST)
+_PLANS = (RUN, UPGRADE, PYTEST)
+"""Those that play the written scenarios."""
+_RECORDS = (*_PLANS, EXPLORE)
 
 
 class Option(NamedTuple):
@@ -84,9 +86,11 @@ OPTIONS = (
         repeatable=True,
         required=True,
     ),
-    Option("--adapter", "NAME[@VERSION][:LAUNCHER]", f"The broker to test. {_LAUNCHERS}", (PYTEST,), required=True),
+    Option(
+        "--adapter", "NAME[@VERSION][:LAUNCHER]", f"The broker to test. {_LAUNCHERS}", (EXPLORE, PYTEST), required=True
+    ),
     Option("--protocol", "WORDS", f"Protocols of the clients, with commas between them: {_PROTOCOLS}", (RUN,)),
-    Option("--protocol", "WORD", f"Protocol of the clients: {_PROTOCOLS}", (PYTEST,)),
+    Option("--protocol", "WORD", f"Protocol of the clients: {_PROTOCOLS}", (EXPLORE, PYTEST)),
     Option(
         "--client",
         "NAME",
@@ -99,7 +103,7 @@ OPTIONS = (
         "--claims",
         "PATTERNS",
         "Claims to test, such as 'AMQP-*'; repeatable.  [default: *]",
-        _RECORDS,
+        _PLANS,
         repeatable=True,
     ),
     Option(
@@ -123,11 +127,15 @@ OPTIONS = (
         _RUNS,
         repeatable=True,
     ),
-    Option("--known-failures", "FILE", "Violations that do not fail the run (TOML).", _JUDGES, pathlib.Path),
+    Option(
+        "--known-failures", "FILE", "Violations that do not fail the run (TOML).", (*_JUDGES, EXPLORE), pathlib.Path
+    ),
     Option("--baseline", "REPORT", "Fail only on what an earlier report does not have.", _JUDGES, pathlib.Path),
     Option("--require-tried", "PATTERNS", "Fail if a claim was not tried; repeatable.", _JUDGES, repeatable=True),
     Option("--plan", "", "Print which trials share a broker, and which fires which fault; play nothing.", (RUN,)),
-    Option("--trials", "N", "Trials of each scenario  [default: 3]", _RECORDS, int, default=3),
+    Option("--trials", "N", "Trials of each scenario  [default: 3]", _PLANS, int, default=3),
+    Option("--for", "TIME", "Explore for so long, such as 90s, 10m or 2h.  [default: 1h]", (EXPLORE,)),
+    Option("--trials", "N", "End after so many scripts, with a trial of each.", (EXPLORE,), int),
     Option(
         "--jobs",
         "N",
@@ -143,7 +151,7 @@ OPTIONS = (
         "--resume",
         "DIR",
         "Go on with a run that was interrupted, in its folder. Give the options that it was started with.",
-        (RUN,),
+        (RUN, EXPLORE),
         pathlib.Path,
     ),
     Option("--offline", "", "Download nothing; see `conformance fetch --to`.", (*_CONNECTS, REPLAY)),
@@ -152,13 +160,13 @@ OPTIONS = (
         "",
         "At most ten claims, the strongest: about 40 s of trials, then 20 s for Spark and the report on an idle "
         "machine; longer on a busy one. Also the scenarios whose kind of queue your own file sets up.",
-        _RECORDS,
+        _PLANS,
     ),
     Option(
         "--thorough",
         "",
         "Also the scenarios that others stand for in every run: more faults of the same kind, at more moments.",
-        _RECORDS,
+        _PLANS,
     ),
     Option(
         "--budget",
@@ -168,7 +176,7 @@ OPTIONS = (
         (RUN,),
     ),
     Option("--strict-verdicts", "", "Fail what could not be decided, instead of skipping it.", (PYTEST,)),
-    Option("--quiet", "", "Print only the summary.", (RUN, UPGRADE, REPLAY), short="-q"),
+    Option("--quiet", "", "Print only the summary.", (RUN, UPGRADE, REPLAY, EXPLORE), short="-q"),
     Option(
         "--verbose", "", "Print what each trial does: drawn numbers, restarts, controls.", (RUN, UPGRADE), short="-v"
     ),
@@ -176,7 +184,7 @@ OPTIONS = (
 
 GROUPS = {
     "The broker and its clients": "adapter protocol client set config",
-    "What is tried": "claims scenario quick thorough trials budget seed plan",
+    "What is tried": "claims scenario quick thorough for trials budget seed plan",
     "What you expect": "require judge-as known-failures baseline require-tried",
     "Login and TLS": "user password-env password-file sasl tls tls-ca tls-cert tls-key tls-server-name",
     "The run": "jobs out resume offline quiet verbose",
@@ -218,14 +226,14 @@ def run_options(values: Mapping[str, Any]) -> Options:
         protocol=values["protocol"],
         client=values.get("client", ""),
         settings=tuple(values["set"]),
-        claims=claims.words(values["claims"] or ["*"]),
+        claims=claims.words(values.get("claims") or ["*"]),
         scenarios=claims.words(values.get("scenario", ())),
         required=claims.words(values.get("require", ())),
         judge_as=claims.words(values.get("judge_as", ())),
-        quick=values["quick"],
-        thorough=values["thorough"],
+        quick=values.get("quick", False),
+        thorough=values.get("thorough", False),
         budget_s=seconds(values.get("budget", "")),
-        trials=values["trials"],
+        trials=values["trials"] or 1,
         jobs=values["jobs"],
         seed=values["seed"],
         out=values["out"],
@@ -246,7 +254,7 @@ def seconds(time: str) -> int:
 
     number, factor = time[:-1], {"s": 1, "m": 60, "h": 3600}.get(time[-1:], 0)
     if time and not (number.isdigit() and factor):
-        raise UsageError(f"--budget {time}: give a whole number with s, m or h, such as 10m", code="no-time")
+        raise UsageError(f"a time is a whole number with s, m or h, such as 10m, not {time!r}", code="no-time")
     return int(number or 0) * factor
 
 

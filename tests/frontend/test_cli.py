@@ -19,7 +19,18 @@ from conformance.followup import bundle, contract
 from conformance.frontend import plugin
 from conformance.frontend.cli import adapters as cli_adapters
 from conformance.frontend.cli import cli, entry
-from conformance.frontend.options import CHECK, GROUPS, JUDGE, OPTIONS, PYTEST, REPLAY, RUN, UPGRADE, options_of
+from conformance.frontend.options import (
+    CHECK,
+    EXPLORE,
+    GROUPS,
+    JUDGE,
+    OPTIONS,
+    PYTEST,
+    REPLAY,
+    RUN,
+    UPGRADE,
+    options_of,
+)
 from conformance.frontend.plugin.front import Front
 from conformance.report import model
 
@@ -80,6 +91,11 @@ from conformance.report import model
         (["replay", "nowhere", "--scenario", "x", "--trial", "1", "--times", "0"], "--times 0: at least 1"),
         (["replay", "nowhere", "--scenario", "x"], "--trial"),
         (["replay", "nowhere", "--scenaro", "x"], "did you mean '--scenario'?"),
+        (
+            ["explore", "--adapter", "reference", "--for", "soon"],
+            "a whole number with s, m or h, such as 10m, not 'soon'",
+        ),
+        (["explore", "--adapter", "reference", "--resume", "nowhere"], "it is not the folder of an exploration"),
         (["bundle", "nowhere"], "expected RUN#TRIAL"),
         (["bundle", "nowhere#x"], "nowhere is not the folder of a run"),
         (["bundle", "nowhere#x", "--out", "."], "--out .: name a file"),
@@ -160,6 +176,7 @@ COMMANDS = {
     UPGRADE: cli.commands["upgrade"],
     JUDGE: cli.commands["judge"],
     REPLAY: cli.commands["replay"],
+    EXPLORE: cli.commands["explore"],
     CHECK: cli.commands["adapters"].commands["check"],
 }
 
