@@ -17,7 +17,7 @@ import msgspec
 
 from conformance import campaign, records
 from conformance.campaign import Campaign, OpenRun, Options, Watcher
-from conformance.errors import UsageError
+from conformance.errors import LaunchError, UsageError
 from conformance.followup.explore.simpler import repeats, simpler, size
 from conformance.followup.explore.source import source
 from conformance.followup.trial_anomalies import offences
@@ -197,9 +197,9 @@ class Explorer:
             return []
         found: list[Drawn] = []
         pairs = set(self.explored.pairs)
-        for _ in range(min(BATCH * running.campaign.jobs, self._last - self.explored.drawn)):
-            self.explored.drawn += 1
-            found.append(draw(self.explored.seed, self.explored.drawn, pairs, self.plays))
+        first = self.explored.drawn + 1
+        for number in range(first, min(first + BATCH * running.campaign.jobs, self._last + 1)):
+            found.append(draw(self.explored.seed, number, pairs, self.plays))
             pairs |= found[-1].pairs
         return found
 
@@ -252,9 +252,13 @@ class _Part:
         trials = (subject_trials(self.prepared.selection, script, range(first, first + times)) for script in scripts)
         self.running.play(itertools.chain.from_iterable(trials))
 
-    def _account(self, batch: Iterable[Drawn]) -> None:
+    def _account(self, batch: Sequence[Drawn]) -> None:
+        """Add a batch to what was explored; raises `LaunchError` if not one of the first scripts could be played."""
         explored = self.explorer.explored
         void = self._void({drawn.script.id for drawn in batch})
+        if len(void) == len(batch) and not explored.drawn:
+            raise LaunchError(f"none of the first {len(batch)} scripts could be played: {next(iter(void.values()))}")
+        explored.drawn += len(batch)
         explored.void += len(void)
         for drawn in batch:
             explored.faults += len(drawn.script.faults) if drawn.script.id not in void else 0
@@ -331,8 +335,9 @@ class _Part:
         paths = self.prepared.folder.glob("trials/*/trial.json")
         return [records.read(path, TrialRecord) for path in paths]
 
-    def _void(self, names: Collection[str]) -> set[str]:
-        return {trial.scenario for trial in self._recorded() if trial.void and trial.scenario in names}
+    def _void(self, names: Collection[str]) -> dict[str, str]:
+        """Return by script why its trial is void."""
+        return {each.scenario: each.void for each in self._recorded() if each.void and each.scenario in names}
 
     def _rate(self, scripts: Sequence[Scenario], row: VerdictRow) -> dict[str, tuple[int, int, str]]:
         """Return by script in how many of how many valid trials its anomaly was seen, and what the first showed."""

@@ -1,5 +1,6 @@
 """An exploration to its end: of a broker that lies, made simpler and played by pytest, and of the honest one."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,7 +8,7 @@ import sys
 import pytest
 from starts import starts_process
 
-from conformance import records
+from conformance import paths, records
 from conformance.followup.explore import PAGE, STATE, Explored
 from conformance.scenario.script import SETTLE, Publish
 
@@ -103,3 +104,16 @@ def test_an_honest_broker_is_not_accused(run):
     assert (2, ()) == (found.drawn, found.findings)
     assert "0 findings, 0 known" in done.stdout
     assert "of them show a violation of this broker (95 % confidence)" in done.stdout
+
+
+def test_a_broker_that_does_not_start_ends_it(run):
+    """Else it would look for an hour at nothing."""
+    ran, folder = run
+    text = (paths.fixtures() / "brokers" / "reference" / "broker.toml").read_text()
+    before, rest = text.split("command = [", 1)
+    command = json.dumps(["/bin/sh", "-c", "echo the disk is on fire; exit 7"])
+    (folder / "odd.toml").write_text(f"{before}command = {command}{rest.split(']', 1)[1]}")
+    done = ran("conformance.frontend.cli", "explore", "--adapter", "./odd.toml", "--trials", "2", "--out", "odd")
+
+    assert 3 == done.returncode, done.stdout + done.stderr
+    assert "none of the first 2 scripts could be played" in done.stderr
