@@ -132,7 +132,12 @@ OPTIONS = (
     ),
     Option("--baseline", "REPORT", "Fail only on what an earlier report does not have.", _JUDGES, pathlib.Path),
     Option("--require-tried", "PATTERNS", "Fail if a claim was not tried; repeatable.", _JUDGES, repeatable=True),
-    Option("--plan", "", "Print which trials share a broker, and which fires which fault; play nothing.", (RUN,)),
+    Option(
+        "--plan",
+        "",
+        "Print which trials share a broker, which fires which fault, and how long it takes; play nothing.",
+        (RUN,),
+    ),
     Option("--trials", "N", "Trials of each scenario  [default: 3]", _PLANS, int, default=3),
     Option("--for", "TIME", "Explore for so long, such as 90s, 10m or 2h.  [default: 1h]", (EXPLORE,)),
     Option("--trials", "N", "End after so many scripts, with a trial of each.", (EXPLORE,), int),

@@ -2,6 +2,7 @@
 
 from conformance import campaign
 from conformance.frontend import plan
+from conformance.run.planning import companies
 
 SCENARIOS = ("broker-killed-*-commit*", "clients-on-a-narrow-link")
 
@@ -18,6 +19,18 @@ def test_each_fault_has_one_owner_and_each_trial_a_line():
     assert [str(number) for number in range(1, 16)] == sorted(fired, key=int)
     assert "subject: kill 15 times, start 15 times, restart" in shared
     assert any("beside all others" in block for block in blocks)
+    assert " min of recording on an idle machine" in head
+    assert "; about " in shared.splitlines()[0]
+
+
+def test_more_brokers_take_less_time():
+    """What plays alone takes as long as before."""
+    groups = companies(campaign.prepare(campaign.Options("reference", seed=7)).trials)
+    alone = [members for members in groups if members[0].alone]
+
+    assert 600 < plan.expected_s(groups, 2) < 900  # 755 s were measured, seed 7
+    assert plan.expected_s(groups, 4) < plan.expected_s(groups, 2) < plan.expected_s(groups, 1)
+    assert plan.expected_s(alone, 4) == plan.expected_s(alone, 1) > 0
 
 
 def test_nothing_is_played(typed, tmp_path):
