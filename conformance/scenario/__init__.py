@@ -276,6 +276,7 @@ class Scenario:
         words |= {"declared_queue"} if not {"created", "subscribed", "undeclared"} & queue.keys() else set()
         words |= {"standing_queue"} if not LIVES.keys() & queue.keys() else set()
         words |= {"attempt_limit"} if "max_delivery_attempts" in settings else set()
+        words |= {"time_to_live"} if any(getattr(step, "lives_ms", 0) for step in self._clients) else set()
         words.add("several_queues" if most_queues(self.steps) > 1 else "one_queue")
         words.add("both_delivery_modes" if self.modes >= DELIVERY_MODES else "one_delivery_mode")
         return frozenset(words)

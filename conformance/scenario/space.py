@@ -238,17 +238,14 @@ def every_pair() -> Iterator[Pair]:
         yield from (((one.name, a.name), (other.name, b.name)) for a in one.edges for b in other.edges)
 
 
-def scenario_of(name: str, steps: Iterable[Step], queue: Mapping[str, bool | int] | None = None) -> Scenario:
-    """Return the scenario of drawn steps, also of those that a trial has recorded.
-
-    Its one check only says what its trials count: no claim is decided by it.
-    """
+def scenario_of(name: str, steps: Iterable[Step]) -> Scenario:
+    """Return the scenario of drawn steps. Its one check only says what its trials count: it decides no claim."""
     steps = tuple(steps)
     modes = [step.mode for step in singles(steps) if isinstance(step, Consume)]
     says = "Drawn from the space of scripts."
     counted = (Check("lost", exposure="confirmed"),)
     mode = modes[0] if modes else "async_ack"
-    return Scenario(name, says, mode, steps, {}, queue=tuple((queue or {}).items()), checks=counted)
+    return Scenario(name, says, mode, steps, {}, checks=counted)
 
 
 def _drawn(name: str, rng: random.Random, *, faulty: bool) -> Drawn | None:

@@ -72,3 +72,28 @@ class ReceiversOfCopies:
         *SETTLE,
     )
     checks = (AGAIN, GONE)
+
+
+@scenario
+class ReceiversOfLargeCopies:
+    """Six receivers of one session have a queue each, and each queue gets a copy of every message of 400 kB.
+
+    A broker may store such a message once, in a file of its own. Each copy must come, and be as it was sent, also where
+    others have acknowledged theirs.
+    """
+
+    mode = "auto"
+    queue = {"copies_of": True}
+    steps = (
+        Together(
+            (
+                Consume("auto", 10, receivers=6, queues=6, stop=90),
+                Publish(20, window=5, size=400_000, queues=6),
+            )
+        ),
+        *SETTLE,
+    )
+    checks = (
+        Check("confirmed_nowhere", exposure="sends", control=Liar("drops-every-tenth-send")),
+        Check("corrupt", exposure="received", control=Liar("cuts-large-messages")),
+    )

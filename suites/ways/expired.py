@@ -4,6 +4,9 @@ from conformance.scenario import Check, Liar, scenario
 from conformance.scenario.script import SETTLE, Between, Consume, Kill, Nth, Publish, Restart, Together
 
 AN_HOUR_MS = 3_600_000
+A_DAY_MS = 24 * AN_HOUR_MS
+LONG_LIVES_MS = (A_DAY_MS, 24 * A_DAY_MS, 2**31 - 1, 25 * A_DAY_MS, 49 * A_DAY_MS, 2**32 - 1)
+"""Beside the largest numbers of 31 and of 32 bits; added to a time, more of them may overflow."""
 
 
 @scenario
@@ -37,6 +40,42 @@ class ConsumerAfterExpiry:
         *SETTLE,
     )
     checks = (Check("delivered_expired", exposure="expired_before_consumer", control=Liar("never-expires")),)
+
+
+@scenario
+class ConsumerAfterExpiryAndRestart:
+    """A consumer attaches when messages that live for two seconds have been in the queue for three, over a restart.
+
+    The broker is stopped in order and started again meanwhile, and another publisher sends messages without an end. The
+    consumer may receive these, and none of the others.
+    """
+
+    mode = "auto"
+    steps = (
+        Publish(200, window=100, lives_ms=2_000),
+        Restart(clean=True),
+        Publish(60, window=1, every_ms=50),
+        Consume("auto", prefetch=100, stop=260, until_silent=True),
+        *SETTLE,
+    )
+    checks = (Check("delivered_expired", exposure="expired_before_consumer", control=Liar("never-expires")),)
+
+
+@scenario
+class MessagesThatLiveLong:
+    """Publishers send messages that live for a day, 24, 25 and 49 days, and for 2^31 - 1 and 2^32 - 1 milliseconds.
+
+    Another publisher sends messages without an end for three seconds, and the broker is stopped and started in order.
+    All of them must be there.
+    """
+
+    mode = "async_ack"
+    steps = (
+        *(Publish(20, window=20, lives_ms=lives_ms) for lives_ms in LONG_LIVES_MS),
+        Publish(60, window=1, every_ms=50),
+        *SETTLE,
+    )
+    checks = (Check("confirmed_nowhere", exposure="confirmed", control=Liar("ends-lives-beyond-31-bits")),)
 
 
 @scenario

@@ -110,6 +110,17 @@ def two_seconds_later(rig):
     return rig.bodies()
 
 
+def long_lives(rig):
+    """What is left after two seconds of messages that live for 2^31 - 1 and 2^31 milliseconds."""
+    for lives_ms in (2**31 - 1, 2**31):
+        rig.send(b"%d" % lives_ms, ttl=lives_ms)
+    rig.disk()
+    rig.now += 2
+    rig.broker.dispatch()
+    rig.disk()
+    return rig.bodies()
+
+
 def failed(rig):
     """What is left of a message whose consumer failed."""
     sent(rig, 1)
@@ -198,6 +209,7 @@ CASES = {
     "forgets-after-half-a-second": (five_seconds_later, bodies(range(1, 11)), []),
     "forgets-after-a-second": (five_seconds_later, bodies(range(1, 11)), []),
     "counts-milliseconds-as-nanoseconds": (two_seconds_later, LONG, []),
+    "ends-lives-beyond-31-bits": (long_lives, [b"2147483647", b"2147483648"], [b"2147483647"]),
     "never-expires": (two_seconds_later, LONG, [*LONG, b"ttl 1", b"end 1"]),
     "drops-failed": (failed, [b"1"], []),
     "dead-letters-at-once": (abandoned, ([b"1"], []), ([], [b"1"])),

@@ -103,7 +103,7 @@ def test_the_values_of_a_script_are_those_of_its_point(drawn):
         )
 
 
-def test_the_script_of_a_recorded_trial():
+def test_a_drawn_script_decides_no_claim():
     steps = (Publish(5, window=1), Consume("auto", stop=5), *SETTLE)
     made = scenario_of("drawn-9", steps)
 

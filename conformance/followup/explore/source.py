@@ -33,7 +33,7 @@ def source(item: Scenario, says: str, check: Check) -> str:
         [
             '"""Found by exploring; see `conformance explore --help`."""',
             "",
-            f"from conformance.scenario import {'Check, Liar, scenario' if check.control else 'Check, scenario'}",
+            f"from conformance.scenario import {'Check, Liar, scenario' if isinstance(check.control, Liar) else 'Check, scenario'}",
             f"from conformance.scenario.script import {', '.join(sorted({'SETTLE', *_names(core)}))}",
             "",
             "",
