@@ -28,12 +28,13 @@ def source(item: Scenario, says: str, check: Check) -> str:
     if core != item.steps:
         lines.append("        *SETTLE,")
     docs = textwrap.wrap(says, WIDTH)
+    classes = "Check, Liar" if isinstance(check.control, Liar) else "Check"
     queue = [f"    queue = {dict(item.queue)!r}"] if item.queue else []
     return "\n".join(
         [
             '"""Found by exploring; see `conformance explore --help`."""',
             "",
-            f"from conformance.scenario import {'Check, Liar, scenario' if isinstance(check.control, Liar) else 'Check, scenario'}",
+            f"from conformance.scenario import {classes}, scenario",
             f"from conformance.scenario.script import {', '.join(sorted({'SETTLE', *_names(core)}))}",
             "",
             "",
