@@ -238,7 +238,7 @@ def run_options(values: Mapping[str, Any]) -> Options:
         quick=values.get("quick", False),
         thorough=values.get("thorough", False),
         budget_s=seconds(values.get("budget", "")),
-        trials=values["trials"] or 1,
+        trials=1 if values["trials"] is None else values["trials"],
         jobs=values["jobs"],
         seed=values["seed"],
         out=values["out"],
@@ -249,7 +249,7 @@ def run_options(values: Mapping[str, Any]) -> Options:
     )
 
 
-def seconds(time: str) -> int:
+def seconds(time: str, option: str = "--budget") -> int:
     """Return the seconds of a time such as `10m`; 0 for none.
 
     >>> seconds("90s"), seconds("10m"), seconds("2h"), seconds("")
@@ -259,7 +259,7 @@ def seconds(time: str) -> int:
 
     number, factor = time[:-1], {"s": 1, "m": 60, "h": 3600}.get(time[-1:], 0)
     if time and not (number.isdigit() and factor):
-        raise UsageError(f"a time is a whole number with s, m or h, such as 10m, not {time!r}", code="no-time")
+        raise UsageError(f"{option} {time}: give a whole number with s, m or h, such as 10m", code="no-time")
     return int(number or 0) * factor
 
 

@@ -93,7 +93,7 @@ from conformance.report import model
         (["replay", "nowhere", "--scenaro", "x"], "did you mean '--scenario'?"),
         (
             ["explore", "--adapter", "reference", "--for", "soon"],
-            "a whole number with s, m or h, such as 10m, not 'soon'",
+            "--for soon: give a whole number with s, m or h",
         ),
         (["explore", "--adapter", "reference", "--resume", "nowhere"], "it is not the folder of an exploration"),
         (["bundle", "nowhere"], "expected RUN#TRIAL"),

@@ -38,7 +38,7 @@ def explore_command(quiet: bool, **values: Any) -> int:
     expected = Expected(known=_known(values["known_failures"]))
     wanted = explore.ExploreRequest(
         options=run_options({**values, "require_tried": ()}),
-        for_s=seconds(values["for"]) or (AN_HOUR_S if not values["trials"] else 10 * 24 * AN_HOUR_S),
+        for_s=seconds(values["for"], "--for") or (AN_HOUR_S if not values["trials"] else 10 * 24 * AN_HOUR_S),
         scripts=values["trials"] or 1_000_000_000,
         expected=expected,
     )

@@ -36,7 +36,7 @@ CASES = {
     "consumer-killed-under-individual amqp": (["--liar", "removes-when-sending"], r"GONE \d\d+ of", None, ""),
     "publisher-killed-in-transaction amqp": (
         ["--liar", "commits-when-link-closes"],
-        r"UNCOMMITTED 10 of 10",
+        r"UNCOMMITTED \d+ of 40",
         None,
         "",
     ),
@@ -48,7 +48,7 @@ CASES = {
         replaced(r"'send', 4\d", "'send', 4000", rounds=4),
         "the fault did not fire: 300 of 4000 send frames",
     ),
-    "cut-before-acknowledgement stomp": (["--liar", "removes-when-sending"], r"GONE 2\d\d of 2\d\d messages", None, ""),
+    "cut-before-acknowledgement stomp": (["--liar", "removes-when-sending"], r"GONE \d\d+ of \d+ messages", None, ""),
     "broker-killed-in-recovery stomp": (
         SLOWLY,
         r"LOST \d+ of \d+ confirmed",
