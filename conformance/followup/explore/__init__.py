@@ -24,7 +24,6 @@ from conformance.followup.trial_anomalies import offences
 from conformance.judge.confidence import percent, upper_bound
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.records import TrialRecord
-from conformance.reference.liars import LIARS
 from conformance.report.expectations import Expected
 from conformance.report.phrases import steps_in_words
 from conformance.run.planning import subject_trials
@@ -427,6 +426,4 @@ def _check(anomaly: str, scenarios: Iterable[Scenario]) -> Check:
     """Return a check of that anomaly as the written scenarios have it, with a liar of the bundled broker if any has."""
     checks = [check for item in scenarios for check in item.checks if check.anomaly == anomaly]
     plain = [check for check in checks if isinstance(check.control, Liar) and not check.control.profile]
-    exposure = checks[0].exposure if checks else "confirmed"
-    others = (Check(anomaly, exposure, control=Liar(name)) for name, one in LIARS.items() if anomaly in one.shows)
-    return next(iter([*plain, *others, *checks]), Check(anomaly, exposure))
+    return next(iter([*plain, *checks]), Check(anomaly, exposure="confirmed"))
