@@ -1,5 +1,6 @@
 """What tests share: the command line as users run it, and folders of their own for cache and state."""
 
+import json
 import os
 import pathlib
 import signal
@@ -68,6 +69,37 @@ def conformance(tmp_path):
         )
 
     return run
+
+
+@pytest.fixture(scope="session")
+@starts.starts_process
+def run_python(tmp_path_factory):
+    """Run a module to the end, with a state of its own; returns the completed process."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    state = str(tmp_path_factory.mktemp("state-of-sessions"))
+    environment = {**os.environ, "XDG_STATE_HOME": state, "COLUMNS": "200"}
+
+    def run(*words, cwd=elsewhere, timeout=300):
+        command = [sys.executable, "-m", *map(str, words)]
+        return subprocess.run(
+            command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=timeout, check=False
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def broken_broker():
+    """Write the file of a broker that cannot start; returns its path."""
+
+    def write(folder):
+        text = (ROOT / "fixtures" / "brokers" / "reference" / "broker.toml").read_text()
+        before, rest = text.split("command = [", 1)
+        command = json.dumps(["/bin/sh", "-c", "echo the disk is on fire; exit 7"])
+        (folder / "odd.toml").write_text(f"{before}command = {command}{rest.split(']', 1)[1]}")
+        return folder / "odd.toml"
+
+    return write
 
 
 @pytest.fixture

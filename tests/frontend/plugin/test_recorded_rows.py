@@ -50,16 +50,13 @@ expires = 9999-12-31
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory, suites):
+def place(tmp_path_factory, broken_broker):
     """A folder for what is recorded: a scenario and known failures of a user's own, and a broker that cannot start."""
     folder = tmp_path_factory.mktemp("fronts")
     (folder / "mine.py").write_text(MINE)
     (folder / "known.toml").write_text(KNOWN)
     (folder / "impatient.py").write_text("from conformance.run.trial import player\n\nplayer.LIVENESS_S = 5.0\n")
-    text = (suites.parent / "fixtures" / "brokers" / "reference" / "broker.toml").read_text()
-    before, rest = text.split("command = [", 1)
-    command = json.dumps(["/bin/sh", "-c", "echo the disk is on fire; exit 7"])
-    (folder / "odd.toml").write_text(f"{before}command = {command}{rest.split(']', 1)[1]}")
+    broken_broker(folder)
     return folder
 
 
