@@ -29,7 +29,7 @@ from conformance.judge.spark import JudgeSession
 from conformance.judge.verdict import Remembered
 from conformance.judge.warm_up import warm_up
 from conformance.ledger import Ledger, release_leftovers
-from conformance.records import RunRecord
+from conformance.records import RunRecord, TrialRecord
 from conformance.run import policies
 from conformance.run.planning import Planned, clients_of, more_faults, plan, subject_trials
 from conformance.run.readiness_probe import probe_client
@@ -171,13 +171,9 @@ class OpenRun:
         wanted = {name: self.campaign.scenarios[name] for name in scenarios}
         self._record(self.campaign.adapt(plan(self.campaign.selection, wanted, self.campaign.catalogue)))
 
-    def play(self, trials: Iterable[Planned]) -> None:
-        """Record trials that no plan has; raises what `record` raises."""
-        self._record(self.campaign.adapt(trials))
-
-    def look(self) -> Judgement:
-        """Judge what is recorded so far, also while more is being recorded; nothing is repeated."""
-        return self._judge()
+    def play(self, trials: Iterable[Planned]) -> list[TrialRecord]:
+        """Record trials that no plan has, and return their records; raises what `record` raises."""
+        return self._record(self.campaign.adapt(trials))
 
     def _spend_budget(self) -> None:
         """Record more trials until the time of `--budget` has passed."""
@@ -196,13 +192,13 @@ class OpenRun:
             return self._judged
         self.watcher.note("judging")
         self.finish()
-        judged = self._judge()
+        judged = self.look()
         while repeats := self._repeats(judged):
             why = "an offence was not seen in every trial, or a fault met nothing at risk"
             self.watcher.note(f"{why}: {len(repeats)} more trials")
             self._record(repeats)
             self.finish()
-            judged = self._judge()
+            judged = self.look()
         found = judged.run
         run = msgspec.structs.replace(self.finish(), finished=found.finished, incomplete=found.incomplete)
         self._judged = msgspec.structs.replace(judged, run=run)
@@ -234,20 +230,21 @@ class OpenRun:
             seconds=round(time.monotonic() - self._started, 1),
         )
 
-    def _record(self, trials: Sequence[Planned]) -> None:
+    def _record(self, trials: Sequence[Planned]) -> list[TrialRecord]:
         self._judged = None
         self._written.plan(trials)
         if self.campaign.earlier:
             trials = not_recorded(self.campaign.folder, trials)
-        self._recording.record(trials)
+        return self._recording.record(trials)
 
-    def _judge(self) -> Judgement:
+    def look(self) -> Judgement:
+        """Judge what is recorded so far, also while more is being recorded; nothing is repeated."""
         campaign = self.campaign
         return judge_folder(campaign.folder, campaign.catalogue, campaign.scenarios, self._starting, self._remembered)
 
     def _judge_batch(self) -> None:
         """Judge and show what is recorded so far; what comes later is added to it."""
-        found = self._judge()
+        found = self.look()
         count = f"{len(found.trials)} of {self._written.planned} trials"
         why = f"when this was written it was still being recorded, and {count} were judged"
         self.watcher.judged(msgspec.structs.replace(found, run=msgspec.structs.replace(found.run, incomplete=why)))

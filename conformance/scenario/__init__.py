@@ -179,6 +179,10 @@ lost. Five trials bear one such miss: q stays below 0.05 at 4 of 5. Three do not
 failed in 2 of 3 after acknowledgements."""
 
 
+REST = Consume("auto", prefetch=100, until_silent=True)
+"""Takes what a round has left, so that the next one has messages of its own."""
+
+
 def sent_before(window: int, *, batch: int = 0, queues: int = 1) -> Publish:
     """Return a publisher whose messages outlive a kill of `SYNC_OFF`: it sends for 600 ms, a buffer is half a second.
 

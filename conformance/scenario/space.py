@@ -24,6 +24,9 @@ DRAWN = "drawn-"
 
 DAY_MS = 86_400_000
 
+ONE_AFTER_THE_OTHER = "one after the other"
+BETWEEN, AFTER = "between sends and receives", "after receives"
+
 
 @dataclasses.dataclass(frozen=True)
 class Edge:
@@ -130,10 +133,10 @@ SHAPES: tuple[Dimension, ...] = (
     Dimension(
         "company",
         (
-            Edge("one after the other", (1, 1), "a publisher, then a consumer"),
-            Edge("one of each", (-1, 1), "a publisher beside a consumer"),
-            Edge("two of each", (-2, 2), "publishers and consumers beside each other"),
-            Edge("six consumers", (-1, 6), "each has a part of the queue"),
+            Edge(ONE_AFTER_THE_OTHER, (1, 1), "a publisher, then a consumer"),
+            Edge("one of each", (1, 1), "a publisher beside a consumer"),
+            Edge("two of each", (2, 2), "publishers and consumers beside each other"),
+            Edge("six consumers", (1, 6), "each has a part of the queue"),
         ),
     ),
     Dimension(
@@ -147,9 +150,9 @@ SHAPES: tuple[Dimension, ...] = (
     Dimension(
         "restart",
         (
-            Edge("none", 0, "the broker runs on"),
-            Edge("between sends and receives", 1, "what is received was read from the disk"),
-            Edge("after receives", 2, "what was acknowledged is read from the disk"),
+            Edge("none", None, "the broker runs on"),
+            Edge(BETWEEN, None, "what is received was read from the disk"),
+            Edge(AFTER, None, "what was acknowledged is read from the disk"),
         ),
     ),
     Dimension(
@@ -229,7 +232,8 @@ def draw(seed: int, number: int, met: Collection[Pair], plays: Callable[[Scenari
     found = list(itertools.islice((drawn for drawn in tried if drawn and plays(drawn.script)), SEVERAL))
     if not found:
         raise CatalogueError(f"of {TRIES} scripts that were drawn this broker can play none")
-    return max(found, key=lambda drawn: len(drawn.pairs - frozenset(met)))
+    known = frozenset(met)
+    return max(found, key=lambda drawn: len(drawn.pairs - known))
 
 
 def every_pair() -> Iterator[Pair]:
@@ -276,12 +280,12 @@ def _agrees(point: Point) -> bool:
     if moment in ("a send", "a confirm") and sends:
         return False
     # What is not stored is not there for the consumer whose fault is to come.
-    gone = point["persistence"] == "not persistent" and point["restart"] == "between sends and receives"
+    gone = point["persistence"] == "not persistent" and point["restart"] == BETWEEN
     if gone and moment and not _is_of_publisher(point):
         return False
     if moment == "an acknowledgement" and point["receives"] in ("settled", "in transactions"):
         return False
-    beside = point["company"] != "one after the other"
+    beside = _beside(point)
     if beside and fault in ("crash of the client", "cut", "power loss"):
         return False
     # Its client begins last: the others may have taken everything, unless their publishers go on.
@@ -306,29 +310,31 @@ def _rounds(point: Point, rng: random.Random) -> Iterator[Step]:
 
 def _round(point: Point, rng: random.Random, *, last: bool) -> Iterator[Step]:
     """Yield the steps of one round; the fault comes in the last one."""
-    beside, consumers = BY_NAME["company"][point["company"]]
+    publishers, consumers = BY_NAME["company"][point["company"]]
+    together = _beside(point)
     fault = _fault(point, rng, consumers) if last else None
     of_publisher = fault is not None and _is_of_publisher(point)
     ends = fault is not None and fault.ends_broker
-    endless = ends and beside < 0
+    endless = ends and together
     publish = _publish(point, fault if of_publisher else None, endless=endless)
     consume = _consume(point, publish, None if of_publisher else fault, share=consumers)
-    restart = BY_NAME["restart"][point["restart"]]
-    if beside < 0:
-        others = [_publish(point, None, endless=endless) for _ in range(-beside - 1)]
+    started = (Restart(),) if ends else ()
+    between = (Restart(clean=True),) if point["restart"] == BETWEEN else ()
+    if together:
+        others = [_publish(point, None, endless=endless) for _ in range(publishers - 1)]
         takers = [_consume(point, publish, None, share=consumers, endless=endless) for _ in range(consumers - 1)]
-        yield Together((consume, *takers, publish, *others))
-        yield from (Restart(),) if ends else ()
+        yield from (Together((consume, *takers, publish, *others)), *started)
     elif of_publisher:
-        yield publish
-        yield from (Restart(),) if ends else (Restart(clean=True),) if restart == 1 else ()
-        yield consume
+        yield from (publish, *(started or between), consume)
     else:
-        yield publish
-        yield from (Restart(clean=True),) if restart == 1 else ()
-        yield consume
-        yield from (Restart(),) if ends else ()
-    yield from (Restart(clean=True),) if restart == 2 and not ends else ()
+        yield from (publish, *between, consume, *started)
+    if point["restart"] == AFTER and not ends:
+        yield Restart(clean=True)
+
+
+def _beside(point: Point) -> bool:
+    """Whether publishers and consumers work at the same time."""
+    return point["company"] != ONE_AFTER_THE_OTHER
 
 
 def _is_of_publisher(point: Point) -> bool:
@@ -385,10 +391,9 @@ def _consume(point: Point, publish: Publish, fault: Fault | None, *, share: int 
     """Return a consumer that takes its share, or a half of it; with an end of the broker it takes what it gets."""
     receives = BY_NAME["receives"][point["receives"]]
     ends = endless or any(each is not None and each.ends_broker for each in (fault, publish.until))
-    beside = point["company"] != "one after the other"
     half = max(_count(point) // (4 * share), 1) if BY_NAME["leaves"][point["leaves"]] else None
     taken: dict[str, Any] = {"stop": half, "until_silent": True}
-    if fault is not None or (ends and beside):
+    if fault is not None or (ends and _beside(point)):
         taken = {}
     if publish.parity:
         taken["selects"] = "odd"

@@ -1,6 +1,6 @@
 """The broker dies around the commit or rollback of a consumer: acknowledgements alone, or together with sends."""
 
-from conformance.scenario import KILLS, OF_BOTH, SYNC_OFF, Check, Liar, acknowledged_before, scenario
+from conformance.scenario import KILLS, OF_BOTH, REST, SYNC_OFF, Check, Liar, acknowledged_before, scenario
 from conformance.scenario.script import SETTLE, Between, Consume, Kill, Nth, Publish, Restart, Rounds, Together
 
 TORN = Check("transaction_torn", exposure="transactions_at_risk", control=Liar("commits-half-of-its-acknowledgements"))
@@ -12,8 +12,6 @@ GONE = Check(
 IN_COMMIT = Kill(Nth("commit_written", Between(3, 12)), delay_percent=Between(0, 200))
 IN_AN_EARLY_COMMIT = Kill(Nth("commit_written", Between(2, 7)), delay_percent=Between(0, 200))
 """So that the consumer that is killed gets to it although another one shares its messages."""
-REST = Consume("auto", prefetch=100, until_silent=True)
-"""So that the next round has messages of its own."""
 
 
 @scenario

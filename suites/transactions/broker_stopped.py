@@ -2,13 +2,11 @@
 
 import functools
 
-from conformance.scenario import LOSSES, OF_BOTH, Check, Liar, scenario
+from conformance.scenario import LOSSES, OF_BOTH, REST, Check, Liar, scenario
 from conformance.scenario.script import SETTLE, Between, Consume, Nth, Publish, Restart, Rounds, Stop
 
 COMMITS = Liar("commits-when-link-closes")
 FORWARDING = functools.partial(Consume, "transacted", prefetch=100, acknowledge=10, forwards=True)
-REST = Consume("auto", prefetch=100, until_silent=True)
-"""So that the next round has messages of its own."""
 NOT_ASKED = Check("available_undischarged", exposure="undischarged", control=COMMITS)
 
 

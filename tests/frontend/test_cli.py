@@ -95,6 +95,7 @@ from conformance.report import model
             ["explore", "--adapter", "reference", "--for", "soon"],
             "--for soon: give a whole number with s, m or h",
         ),
+        (["explore", "--adapter", "reference", "--trials", "0"], "--trials 0: at least 1"),
         (["explore", "--adapter", "reference", "--resume", "nowhere"], "it is not the folder of an exploration"),
         (["bundle", "nowhere"], "expected RUN#TRIAL"),
         (["bundle", "nowhere#x"], "nowhere is not the folder of a run"),

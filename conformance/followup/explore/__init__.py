@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import pathlib
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import msgspec
@@ -95,10 +95,11 @@ class Explored(msgspec.Struct, kw_only=True):
 
     @property
     def pairs(self) -> frozenset[Pair]:
-        return frozenset(_pair(text) for text in self.met)
+        return frozenset(map(_pair, self.met))
 
 
-def _text(pair: Pair) -> str:
+def text_of(pair: Pair) -> str:
+    """Return the key of `Explored.met` for a pair."""
     return " & ".join(f"{dimension}: {edge}" for dimension, edge in pair)
 
 
@@ -123,6 +124,8 @@ def prepare(wanted: ExploreRequest) -> tuple[Campaign, Explored]:
     Raises `UsageError`: a wrong option, or the folder holds the exploration of another broker.
     """
     options = wanted.options
+    if wanted.scripts < 1:
+        raise UsageError(f"--trials {wanted.scripts}: at least 1", code="too-small", option="--trials")
     state = options.resume / STATE if options.resume else None
     if state is not None and not state.is_file():
         raise UsageError(f"--resume {options.resume}: it is not the folder of an exploration", code="no-run")
@@ -208,9 +211,10 @@ class Explorer:
         records.save(self.explored, self.folder / STATE)
 
     def known(self, row: VerdictRow) -> str:
-        """Return the line of the user's file that expects this claim to fail; empty without one."""
-        entries = (entry for entry in self.wanted.expected.known if not entry.expired(self.wanted.expected.today))
-        return next((entry.line for entry in entries if entry.claim == row.claim), "")
+        """Return the line of the user's file that expects this claim to fail, in any scenario; empty without one."""
+        live = (entry for entry in self.wanted.expected.known if not entry.expired(self.wanted.expected.today))
+        anywhere = ((entry.line, msgspec.structs.replace(entry, scenario="", mode="")) for entry in live)
+        return next((line for line, entry in anywhere if entry.matches(row)), "")
 
 
 class _Part:
@@ -221,6 +225,8 @@ class _Part:
         self.prepared = running.campaign
         self.written = tuple(load(self.prepared.catalogue).values())
         self.scripts: dict[str, Drawn] = {}
+        self.recorded: dict[str, list[TrialRecord]] = {}
+        """The trials of each script, by its id."""
         self._seen: set[tuple[str, str]] = set()
         self._began = time.monotonic()
 
@@ -250,12 +256,15 @@ class _Part:
         """Play each script so many times."""
         self.scenarios.update((script.id, script) for script in scripts)
         trials = (subject_trials(self.prepared.selection, script, range(first, first + times)) for script in scripts)
-        self.running.play(itertools.chain.from_iterable(trials))
+        for trial in self.running.play(itertools.chain.from_iterable(trials)):
+            self.recorded.setdefault(trial.scenario, []).append(trial)
 
     def _account(self, batch: Sequence[Drawn]) -> None:
         """Add a batch to what was explored; raises `LaunchError` if not one of the first scripts could be played."""
         explored = self.explorer.explored
-        void = self._void({drawn.script.id for drawn in batch})
+        void = {
+            trial.scenario: trial.void for drawn in batch for trial in self.recorded[drawn.script.id][:1] if trial.void
+        }
         if len(void) == len(batch) and not explored.drawn:
             raise LaunchError(f"none of the first {len(batch)} scripts could be played: {next(iter(void.values()))}")
         explored.drawn += len(batch)
@@ -263,14 +272,14 @@ class _Part:
         for drawn in batch:
             explored.faults += len(drawn.script.faults) if drawn.script.id not in void else 0
             for pair in drawn.pairs:
-                explored.met[_text(pair)] = explored.met.get(_text(pair), 0) + 1
+                explored.met[text_of(pair)] = explored.met.get(text_of(pair), 0) + 1
         now = time.monotonic()
         explored.seconds = round(explored.seconds + now - self._began, 1)
         self._began = now
         self.explorer.save()
-        met, every = len(explored.pairs), len(frozenset(every_pair()))
+        every = sum(1 for _ in every_pair())
         self.explorer.say(
-            f"{explored.drawn} scripts, {explored.faults} faults, {met:,} of {every:,} pairs met, "
+            f"{explored.drawn} scripts, {explored.faults} faults, {len(explored.met):,} of {every:,} pairs met, "
             f"{len(explored.findings)} findings, {explored.seconds:.0f} s"
         )
 
@@ -289,12 +298,13 @@ class _Part:
     def _look_into(self, row: VerdictRow, drawn: Drawn) -> None:
         """Repeat a violation, make its script simpler, and keep it as a finding, unless one like it was found."""
         explored, script = self.explorer.explored, drawn.script
+        fault, moment = _when(script)
         finding = Discovery(
             claim=row.claim,
             anomaly=row.anomaly,
             reason=row.reason,
-            fault=drawn.point["fault"].replace(" ", "-") if script.faults else "",
-            moment=_moment(script),
+            fault=fault,
+            moment=moment,
             found=script.id,
             failed=1,
             played=1,
@@ -312,6 +322,7 @@ class _Part:
         smallest = script
         if failed and not finding.known:
             smallest = self._simplest(script, row, repeats(failed, played), max(SIMPLER_S, finding.seconds))
+        fault, moment = _when(smallest)
         finding = msgspec.structs.replace(
             finding,
             reason=seen or row.reason,
@@ -319,8 +330,8 @@ class _Part:
             played=played,
             steps=smallest.steps,
             simpler_s=round(time.monotonic() - began, 1),
-            fault=smallest.fault.name if smallest.fault else "",
-            moment=_moment(smallest),
+            fault=fault,
+            moment=moment,
         )
         if any(finding.is_like(other) for other in explored.findings):
             return
@@ -331,21 +342,12 @@ class _Part:
         for line in lines_of(finding, explored):
             self.explorer.say(line)
 
-    def _recorded(self) -> list[TrialRecord]:
-        paths = self.prepared.folder.glob("trials/*/trial.json")
-        return [records.read(path, TrialRecord) for path in paths]
-
-    def _void(self, names: Collection[str]) -> dict[str, str]:
-        """Return by script why its trial is void."""
-        return {each.scenario: each.void for each in self._recorded() if each.void and each.scenario in names}
-
     def _rate(self, scripts: Sequence[Scenario], row: VerdictRow) -> dict[str, tuple[int, int, str]]:
         """Return by script in how many of how many valid trials its anomaly was seen, and what the first showed."""
-        names = {script.id for script in scripts}
-        trials = [trial for trial in self._recorded() if trial.scenario in names and not trial.void]
+        trials = [trial for script in scripts for trial in self.recorded[script.id] if not trial.void]
         asked = dataclasses.replace(scripts[0], decides={row.claim: _check(row.anomaly, self.written)})
         seen = offences(self.prepared.folder, trials, asked, self.running.spark)
-        found: dict[str, tuple[int, int, str]] = dict.fromkeys(names, (0, 0, ""))
+        found: dict[str, tuple[int, int, str]] = dict.fromkeys((script.id for script in scripts), (0, 0, ""))
         for trial in trials:
             failed, played, words = found[trial.scenario]
             one = seen[trial.trial][row.anomaly] if trial.trial in seen else None
@@ -415,11 +417,12 @@ def lines_of(finding: Discovery, explored: Explored) -> Iterator[str]:
         yield f"  again: pytest {finding.file} --adapter {explored.adapter} --protocol {explored.protocol}"
 
 
-def _moment(script: Scenario) -> str:
-    """Return the event at which the last fault of a script comes; empty without one."""
-    at = getattr(script.fault, "at", None)
-    first = next(iter(leaves(at)), None) if at is not None else None
-    return str(getattr(first, "event", "") or getattr(first, "kind", ""))
+def _when(script: Scenario) -> tuple[str, str]:
+    """Return the last fault of a script, and the event at which it comes; both are empty without one."""
+    if script.fault is None:
+        return "", ""
+    first = next(leaves(getattr(script.fault, "at", None)))
+    return script.fault.name, str(getattr(first, "event", "") or getattr(first, "kind", ""))
 
 
 def _check(anomaly: str, scenarios: Iterable[Scenario]) -> Check:

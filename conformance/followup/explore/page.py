@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pathlib
 
-from conformance.followup.explore import PAGE, Explored, summary
+from conformance.followup.explore import PAGE, Explored, summary, text_of
 from conformance.report.html import environment
 from conformance.report.phrases import steps_in_words
 from conformance.scenario.space import FAULTS, SPACE, Dimension, every_pair
@@ -33,7 +33,8 @@ def _rows(explored: Explored, dimension: Dimension) -> list[tuple[str, str, list
     """Return for each edge its name, its reason, and the scripts that met it under each fault."""
     found = []
     for edge in dimension.edges:
-        pairs = (sorted([(dimension.name, edge.name), (FAULTS.name, fault.name)]) for fault in FAULTS.edges)
-        met = [explored.met.get(" & ".join(f"{name}: {value}" for name, value in pair), 0) for pair in pairs]
+        mine = (dimension.name, edge.name)
+        pairs = (sorted((mine, (FAULTS.name, fault.name))) for fault in FAULTS.edges)
+        met = [explored.met.get(text_of((one, other)), 0) for one, other in pairs]
         found.append((edge.name, edge.why, met))
     return found

@@ -55,7 +55,7 @@ def size(item: Scenario) -> tuple[int, int, int]:
 
 
 def _plays(item: Scenario) -> bool:
-    """Whether the script goes: something is sent, the broker is started after its end, and no client waits for ever."""
+    """Whether the script goes: something is sent, and the broker is started after its end, and then only."""
     try:
         validate(item)
     except CatalogueError:
@@ -68,15 +68,14 @@ def _plays(item: Scenario) -> bool:
             down = False
         elif down:
             return False
-        fault: Fault | None = getattr(step, "until", None)
-        down = down or (fault is not None and fault.ends_broker)
+        down = down or _ends_broker(step)
     return not down and any(isinstance(step, Publish | Together) for step in item.steps)
 
 
 def _changes(core: tuple[Step, ...]) -> Iterator[tuple[Step, ...]]:
-    for at in range(len(core)):
+    for at, step in enumerate(core):
         yield (*core[:at], *core[at + 1 :])
-        if isinstance(core[at], Restart) and at and not getattr(core[at], "clean", True):
+        if at and isinstance(step, Restart) and not step.clean:
             yield (*core[: at - 1], *core[at + 1 :])
     for at, step in enumerate(core):
         for changed in _of_step(step):

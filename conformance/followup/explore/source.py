@@ -23,13 +23,10 @@ def class_name(name: str) -> str:
 
 def source(item: Scenario, says: str, check: Check) -> str:
     """Return the text of a module with this one scenario; `says` is its docstring, and the check what it showed."""
-    core = item.steps[: -len(SETTLE)] if item.steps[-len(SETTLE) :] == SETTLE else item.steps
+    core = item.steps[: -len(SETTLE)]
     lines = [f"        {_value(step)}," for step in core]
-    if core != item.steps:
-        lines.append("        *SETTLE,")
     docs = textwrap.wrap(says, WIDTH)
     classes = "Check, Liar" if isinstance(check.control, Liar) else "Check"
-    queue = [f"    queue = {dict(item.queue)!r}"] if item.queue else []
     return "\n".join(
         [
             '"""Found by exploring; see `conformance explore --help`."""',
@@ -45,9 +42,9 @@ def source(item: Scenario, says: str, check: Check) -> str:
             *(['    """'] if len(docs) > 1 else []),
             "",
             f'    mode = "{item.mode}"',
-            *queue,
             "    steps = (",
             *lines,
+            "        *SETTLE,",
             "    )",
             f"    checks = ({_checked(check)},)",
             "",

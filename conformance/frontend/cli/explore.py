@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import pathlib
+import math
 import shlex
 import signal
+import sys
 from typing import Any
 
 from conformance.frontend.cli.group import GroupedCommand, cli, end_on_sigterm, options, say
@@ -29,18 +30,18 @@ def explore_command(quiet: bool, **values: Any) -> int:
     a scenario file that pytest plays. Equal findings are one. What was met, and what never, is in explored.html. Exit
     code 1 if a claim was violated that --known-failures does not expect; another call with --resume goes on.
     """
+    from conformance import claims
     from conformance.campaign import Watcher
     from conformance.errors import ExitCode, Interrupted
     from conformance.followup import explore
     from conformance.followup.explore import page
     from conformance.report.expectations import Expected
 
-    expected = Expected(known=_known(values["known_failures"]))
     wanted = explore.ExploreRequest(
-        options=run_options({**values, "require_tried": ()}),
-        for_s=seconds(values["for"], "--for") or (AN_HOUR_S if not values["trials"] else 10 * 24 * AN_HOUR_S),
-        scripts=values["trials"] or 1_000_000_000,
-        expected=expected,
+        options=run_options(values),
+        for_s=seconds(values["for"], "--for") or (math.inf if values["trials"] else AN_HOUR_S),
+        scripts=sys.maxsize if values["trials"] is None else values["trials"],
+        expected=Expected.read(claims.load(), values["known_failures"], None, ()),
     )
     prepared, explored = explore.prepare(wanted)
     signal.signal(signal.SIGTERM, end_on_sigterm)
@@ -61,10 +62,3 @@ def explore_command(quiet: bool, **values: Any) -> int:
         say(line)
     say(f"page: {prepared.folder / explore.PAGE}")
     return ExitCode.VIOLATED if new else ExitCode.CONFORMANT
-
-
-def _known(file: pathlib.Path | None) -> Any:
-    from conformance import claims
-    from conformance.report.expectations import read_known
-
-    return read_known(file, claims.load()) if file else ()

@@ -1,15 +1,16 @@
 """An exploration to its end: of a broker that lies, made simpler and played by pytest, and of the honest one."""
 
-import json
-import os
-import subprocess
-import sys
+import datetime
+import functools
+import types
 
 import pytest
-from starts import starts_process
+import verdict_rows
 
-from conformance import paths, records
-from conformance.followup.explore import PAGE, STATE, Explored
+from conformance import records
+from conformance.campaign import Options
+from conformance.followup.explore import PAGE, STATE, Explored, Explorer, ExploreRequest
+from conformance.report.expectations import Expected, Known
 from conformance.scenario.script import SETTLE, Publish
 
 pytestmark = pytest.mark.spark
@@ -20,19 +21,10 @@ SEED = "131"
 
 
 @pytest.fixture(scope="module")
-@starts_process
-def run(tmp_path_factory):
+def run(run_python, tmp_path_factory):
     """Run a module to its end in one folder; returns the completed process and the folder."""
     folder = tmp_path_factory.mktemp("explored")
-    environment = {**os.environ, "XDG_STATE_HOME": str(folder / "state"), "COLUMNS": "200"}
-
-    def ran(*words):
-        command = [sys.executable, "-m", *map(str, words)]
-        return subprocess.run(
-            command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
-        )
-
-    return ran, folder
+    return functools.partial(run_python, cwd=folder), folder
 
 
 @pytest.fixture(scope="module")
@@ -106,14 +98,32 @@ def test_an_honest_broker_is_not_accused(run):
     assert "of them show a violation of this broker (95 % confidence)" in done.stdout
 
 
-def test_a_broker_that_does_not_start_ends_it(run):
+def test_a_broker_that_does_not_start_ends_it(run, broken_broker):
     """Else it would look for an hour at nothing."""
     ran, folder = run
-    text = (paths.fixtures() / "brokers" / "reference" / "broker.toml").read_text()
-    before, rest = text.split("command = [", 1)
-    command = json.dumps(["/bin/sh", "-c", "echo the disk is on fire; exit 7"])
-    (folder / "odd.toml").write_text(f"{before}command = {command}{rest.split(']', 1)[1]}")
-    done = ran("conformance.frontend.cli", "explore", "--adapter", "./odd.toml", "--trials", "2", "--out", "odd")
+    adapter = broken_broker(folder)
+    done = ran("conformance.frontend.cli", "explore", "--adapter", adapter, "--trials", "2", "--out", "odd")
 
     assert 3 == done.returncode, done.stdout + done.stderr
     assert "none of the first 2 scripts could be played" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "known"),
+    [
+        ({}, True),
+        ({"scenario": "broker-killed-while-publishing"}, True),  # no drawn script has the id of a written one
+        ({"adapter": "rabbitmq"}, False),
+        ({"versions": ">=3.0"}, False),
+        ({"claim": "AMQP-ACC-02"}, False),
+        ({"expires": datetime.date(2020, 1, 1)}, False),
+    ],
+)
+def test_a_known_failure_is_one_of_this_broker(changes, known, tmp_path):
+    row = verdict_rows.row(claim="SOLCD-ACK-01")
+    entry = {"claim": row.claim, "adapter": row.adapter, "reason": "slow", "link": "x", "expires": datetime.date.max}
+    expected = Expected(known=(Known(**entry | changes),))
+    wanted = ExploreRequest(options=Options(row.adapter), for_s=1, scripts=1, expected=expected)
+    prepared, nothing = types.SimpleNamespace(folder=tmp_path), types.SimpleNamespace(drawn=0)
+
+    assert known == bool(Explorer(wanted, prepared, nothing, None, print).known(row))
