@@ -75,7 +75,7 @@ class MessagesThatLiveLong:
         Publish(60, window=1, every_ms=50),
         *SETTLE,
     )
-    checks = (Check("confirmed_nowhere", exposure="confirmed", control=Liar("ends-lives-beyond-31-bits")),)
+    checks = (Check("confirmed_nowhere", exposure="confirmed", control=Liar("ends-long-lives-at-once")),)
 
 
 @scenario

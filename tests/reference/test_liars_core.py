@@ -209,7 +209,7 @@ CASES = {
     "forgets-after-half-a-second": (five_seconds_later, bodies(range(1, 11)), []),
     "forgets-after-a-second": (five_seconds_later, bodies(range(1, 11)), []),
     "counts-milliseconds-as-nanoseconds": (two_seconds_later, LONG, []),
-    "ends-lives-beyond-31-bits": (long_lives, [b"2147483647", b"2147483648"], [b"2147483647"]),
+    "ends-long-lives-at-once": (long_lives, [b"2147483647", b"2147483648"], [b"2147483647"]),
     "never-expires": (two_seconds_later, LONG, [*LONG, b"ttl 1", b"end 1"]),
     "drops-failed": (failed, [b"1"], []),
     "dead-letters-at-once": (abandoned, ([b"1"], []), ([], [b"1"])),

@@ -168,7 +168,7 @@ DELIVERING: dict[str, Lie] = {
         "confirmed_nowhere",
         lives_ms=lambda ttl_ms: ttl_ms and max(1, ttl_ms // 1000000),
     ),
-    "ends-lives-beyond-31-bits": lie(
+    "ends-long-lives-at-once": lie(
         "A time to live of 2^31 milliseconds or more, some 25 days, is over at once.",
         "confirmed_nowhere",
         lives_ms=lambda ttl_ms: ttl_ms if ttl_ms < 1 << 31 else 1,
