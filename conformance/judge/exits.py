@@ -11,10 +11,7 @@ OF_BROKER = {
     Verdict.VIOLATED: ExitCode.VIOLATED,
     Verdict.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
     Verdict.HARNESS_ERROR: ExitCode.HARNESS,
-    Verdict.HOLDS: ExitCode.CONFORMANT,
-    Verdict.WITNESSED: ExitCode.CONFORMANT,
-    Verdict.NOT_WITNESSED: ExitCode.CONFORMANT,
-    Verdict.OBSERVED: ExitCode.CONFORMANT,
+    **dict.fromkeys((Verdict.HOLDS, Verdict.WITNESSED, Verdict.NOT_WITNESSED, Verdict.OBSERVED), ExitCode.CONFORMANT),
 }
 """The exit code for a tried row; verdicts that are not here were not tried."""
 

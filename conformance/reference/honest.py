@@ -58,6 +58,9 @@ class Honest:
     empties_left = False
     """Whether everything is removed from a queue when its last consumer leaves."""
 
+    stays_full = False
+    """Whether a queue that has refused a message refuses every one from then on."""
+
     keeps_expired = True
     """Whether a message whose time is over goes to the expiry queue of its own queue, if that has one."""
 

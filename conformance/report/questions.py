@@ -62,7 +62,7 @@ QUESTIONS: Mapping[str, frozenset[str]] = {
     ),
     "Does nothing leave silently?": frozenset(
         """confirmed_nowhere confirmed_without_queue expired_nowhere given_back_nowhere refusal_hidden refused_delivered
-        set_aside_early unprocessed_gone unsent_gone""".split()
+        refused_with_room set_aside_early unprocessed_gone unsent_gone""".split()
     ),
 }
 """By question, the anomalies whose checks answer it. A test holds that each anomaly is in one of them."""

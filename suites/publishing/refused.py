@@ -1,6 +1,6 @@
 """The broker refuses sends, or keeps them where nothing outlasts it."""
 
-from conformance.scenario import OF_BOTH, Check, Liar, SessionLiar, scenario
+from conformance.scenario import OF_BOTH, REST, Check, Liar, SessionLiar, scenario
 from conformance.scenario.script import SETTLE, Between, Consume, Nth, Publish, Restart, Stop, Together
 
 REFUSAL_HEARD = Check("confirmed_nowhere", exposure="sends_refused", control=SessionLiar("confirms-refused-sends"))
@@ -45,6 +45,37 @@ class SendsRefusedBesideAConsumer:
         *SETTLE,
     )
     checks = (Check("refused_delivered", exposure="sends_refused", control=Liar("stores-what-it-rejects")),)
+
+
+FILLED_AND_EMPTIED = (Publish(80, window=1, size=4_096), REST)
+ROOM = (Check("refused_with_room", exposure="sends_refused", control=Liar("stays-full-once-full")),)
+
+
+@scenario
+class FullQueueEmptiedAndFilledAgain:
+    """A publisher fills a queue that takes 40 messages, and a consumer empties it, three times over.
+
+    Each publisher sends twice as much, so most of that is refused. The next one must find room again.
+    """
+
+    mode = "auto"
+    queue = {"max_length": 40}
+    steps = (*FILLED_AND_EMPTIED * 3, *SETTLE)
+    checks = ROOM
+
+
+@scenario
+class FullQueueOfBytesEmptiedAndFilledAgain:
+    """A publisher fills a queue that takes 100,000 bytes, and a consumer empties it, three times over.
+
+    For a broker whose full queues refuse by a setting. Each publisher sends 80 messages of 4 KiB, so most of them are
+    refused. The next one must find room again.
+    """
+
+    mode = "auto"
+    settings = {"full_queue_policy": "refuse", "max_queue_bytes": 100_000, "queue_memory_bytes": "100000"}
+    steps = (*FILLED_AND_EMPTIED * 3, *SETTLE)
+    checks = ROOM
 
 
 @scenario

@@ -7,6 +7,7 @@ import pytest
 from conformance.reference.core import selector
 from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.liars import behaviour
+from conformance.reference.settings import QueueOptions
 from conformance.reference.stomp.message import store
 from conformance.reference.store.commit import do_nothing
 
@@ -121,6 +122,21 @@ def long_lives(rig):
     return rig.bodies()
 
 
+def filled_again(rig):
+    """What a queue for one message takes: of two sends at first, and of one after it was emptied."""
+    rig.queue.options = QueueOptions(max_length=1)
+    rig.queue.limited = True
+    for number in (1, 2):
+        rig.send(b"%d" % number)
+    rig.disk()
+    link, _ = rig.link()
+    rig.settle(link, 1)
+    rig.disk()
+    rig.send(b"3")
+    rig.disk()
+    return [answer == "done" for answer in rig.answers]
+
+
 def failed(rig):
     """What is left of a message whose consumer failed."""
     sent(rig, 1)
@@ -210,6 +226,7 @@ CASES = {
     "forgets-after-a-second": (five_seconds_later, bodies(range(1, 11)), []),
     "counts-milliseconds-as-nanoseconds": (two_seconds_later, LONG, []),
     "ends-long-lives-at-once": (long_lives, [b"2147483647", b"2147483648"], [b"2147483647"]),
+    "stays-full-once-full": (filled_again, [True, False, True], [True, False, False]),
     "never-expires": (two_seconds_later, LONG, [*LONG, b"ttl 1", b"end 1"]),
     "drops-failed": (failed, [b"1"], []),
     "dead-letters-at-once": (abandoned, ([b"1"], []), ([], [b"1"])),

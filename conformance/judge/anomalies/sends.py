@@ -45,11 +45,15 @@ SENDS = (
         words="sends confirmed although the broker kept nothing",
     ),
     Anomaly(
+        "refused_with_room",
+        "A queue refuses one of its publisher's first ten sends, although it was emptied and takes more than ten.",
+        applies="answered AND n <= 10",
+        offends="refused AND NOT accepted",
+        words="of the first ten sends of each publisher to an empty queue were refused",
+    ),
+    Anomaly(
         "confirmed_without_queue",
-        """The broker confirmed a message to a queue that does not exist.
-
-        Only for a script that never declares its queue, and a broker that makes none.
-        """,
+        "The broker confirmed a message to a queue that was never declared, and that it does not make.",
         applies="answered AND send_txn IS NULL",
         offends="confirmed",
         words="sends to a queue that does not exist were confirmed",

@@ -28,6 +28,9 @@ class Group:
     def cost(self) -> int:
         return self.events * len(self.needed)
 
+    def joined(self, other: Group) -> Group:
+        return Group(self.scenarios + other.scenarios, self.needed | other.needed, self.events + other.events)
+
 
 def group(checks: Mapping[str, Iterable[Check]], events: Mapping[str, int]) -> list[Group]:
     """Return the scenarios in groups, the one with the most events first.
@@ -41,14 +44,10 @@ def group(checks: Mapping[str, Iterable[Check]], events: Mapping[str, int]) -> l
     found: list[Group] = []
     for name in sorted(checks, key=lambda name: (-events[name], name)):
         alone = Group((name,), columns_of(checks[name]), events[name])
-        added = [(_joined(each, alone).cost - each.cost, place) for place, each in enumerate(found)]
+        added = [(each.joined(alone).cost - each.cost, place) for place, each in enumerate(found)]
         least, place = min(added, default=(0, -1))
         if place < 0 or least > alone.cost + PLAN_COST:
             found.append(alone)
         else:
-            found[place] = _joined(found[place], alone)
+            found[place] = found[place].joined(alone)
     return found
-
-
-def _joined(one: Group, other: Group) -> Group:
-    return Group(one.scenarios + other.scenarios, one.needed | other.needed, one.events + other.events)

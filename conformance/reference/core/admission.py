@@ -179,8 +179,11 @@ class Admission:
         size = len(parsed.bare)
         if size > self._most:
             return Refusal(SIZE, f"the message is too large: max_message_bytes={self._most}")
-        if queue.limited and not queue.deleted and (reason := queue.full(size)) is not None:
-            return Refusal(LIMIT, reason)
+        full = queue.full(size) if queue.limited and not queue.deleted else None
+        if full is None and queue.refused and self._behaviour.stays_full:
+            full = f"the queue {queue.name} was full"
+        if full is not None:
+            return Refusal(LIMIT, full)
         return self._homeless(queue, parsed)
 
     def commit_refusal(self, sends: Sequence[Send]) -> Refusal | None:

@@ -54,6 +54,11 @@ DELIVERING: dict[str, Lie] = {
         "refused_delivered",
         stores_refused=True,
     ),
+    "stays-full-once-full": lie(
+        "A queue that has refused a message refuses every one from then on.",
+        "refused_with_room",
+        stays_full=True,
+    ),
     # Liars about what a consumer is sent: which messages, in which order, how often, and how they are marked.
     "skips-every-hundredth-delivery": lie(
         "Every 100th message of a queue is counted in its depth, and never delivered.",
