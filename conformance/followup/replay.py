@@ -330,7 +330,9 @@ def _planned(
         id=record.trial,
         index=record.index,
         seed=record.seed,
-        script=drawn_for(script, record.seed, found[0].adapter, record.rounds, control=record.arm == "control"),
+        script=drawn_for(
+            script, record.seed, found[0].adapter, found[0].protocol, record.rounds, control=record.arm == "control"
+        ),
         rounds=record.rounds,
     )
 

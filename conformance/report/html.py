@@ -29,6 +29,10 @@ from conformance.records import TrialRecord
 from conformance.report import model, phrases, pictures, questions
 from conformance.report.model import Expectations
 from conformance.scenario import Scenario
+from conformance.scenario.reading import singles
+from conformance.scenario.script import Consume, Publish
+from conformance.scenario.space import Pair
+from conformance.scenario.values import OPEN_PAIRS, open_pairs
 from conformance.words import plural
 
 _ROW = re.compile(r"<tr>(\s*<td><code>([\w.-]+)</code></td>)")
@@ -118,12 +122,25 @@ def page(
             exit_means=expected.means if expected else phrases.exit_means(judgement),
             tone=_tone(judgement, catalogue),
             settings=catalogue.settings,
+            values=_pairs_by_fault(judgement),
+            pairs=len(OPEN_PAIRS),
             courses={course.trial: course for course in judgement.courses},
             by_arm=functools.partial(_courses_by_arm, judgement),
             times=_courses_by_fault(judgement, scenarios),
             marks=lambda row: _marks(row, judgement, catalogue, expected),
         )
     )
+
+
+def _pairs_by_fault(judgement: Judgement) -> dict[str, int]:
+    """Return how many pairs of values the messages of the broker's trials had, by the fault of their script."""
+    found: dict[str, set[Pair]] = {}
+    for trial in judgement.trials:
+        steps = trial.steps or ()
+        faults = {step.until.name for step in singles(steps) if isinstance(step, Publish | Consume) and step.until}
+        for fault in (faults or {"no fault"}) if trial.arm == "subject" else ():
+            found.setdefault(fault.replace("_", " "), set()).update(open_pairs(steps))
+    return {fault: len(met) for fault, met in sorted(found.items())}
 
 
 def _courses_by_fault(judgement: Judgement, scenarios: Mapping[str, Scenario]) -> dict[str, list[Course]]:

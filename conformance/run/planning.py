@@ -23,7 +23,7 @@ from conformance.adapters.vendor_clients import ClientFile
 from conformance.claims import STORED, Catalogue, Claim, Subject, Value, is_about, unmet
 from conformance.scenario import MOST_ROUNDS, TRIALS, Check, Control, Liar, Scenario, SessionLiar, Weakened, slug
 from conformance.scenario.controls import STORES, changes_broker, substitute
-from conformance.scenario.needs import CLEAN_RESTART, Means
+from conformance.scenario.needs import CLEAN_RESTART, TIME_TO_LIVE, Means
 from conformance.scenario.reading import (
     broker_acts,
     most_queues,
@@ -31,16 +31,8 @@ from conformance.scenario.reading import (
     without_answered_acks,
     without_last_restart,
 )
-from conformance.scenario.script import (
-    After,
-    All,
-    Consume,
-    Drain,
-    Offer,
-    Restart,
-    Rounds,
-    Step,
-)
+from conformance.scenario.script import After, All, Consume, Drain, Offer, Restart, Rounds, Step
+from conformance.scenario.values import vary
 
 REFERENCE = "reference"
 
@@ -428,7 +420,7 @@ def _planned(
     rounds = selection.rounds if _starts_fast(adapter) else min(selection.rounds, SLOW_ROUNDS)
     return Planned(
         id=identity,
-        script=drawn_for(scenario, seed, adapter, rounds, control=arm == "control"),
+        script=drawn_for(scenario, seed, adapter, selection.protocol, rounds, control=arm == "control"),
         rounds=rounds,
         arm=arm,
         control=control,
@@ -446,15 +438,17 @@ def _starts_fast(adapter: Adapter) -> bool:
 
 
 def drawn_for(
-    scenario: Scenario, seed: int, adapter: Adapter, rounds: int = MOST_ROUNDS, *, control: bool = False
+    scenario: Scenario, seed: int, adapter: Adapter, protocol: str, rounds: int = MOST_ROUNDS, *, control: bool = False
 ) -> Scenario:
-    """Return the script of one trial with the numbers that its seed draws, as far as the adapter can play it."""
+    """Return the script of one trial with what its seed draws, numbers and values, as far as the adapter can play it.
+
+    No values are drawn for a control: a liar that alters bodies needs one.
+    """
     script = scenario.drawn(seed, rounds, control=control)
-    return (
-        dataclasses.replace(script, steps=without_last_restart(script.steps))
-        if adapter.lacks(CLEAN_RESTART)
-        else script
-    )
+    steps = script.steps
+    if script.varies and not (control or measures_time(script)):
+        steps = vary(script, seed, lives=not adapter.lacks_over(TIME_TO_LIVE, protocol))
+    return dataclasses.replace(script, steps=without_last_restart(steps) if adapter.lacks(CLEAN_RESTART) else steps)
 
 
 def arm_label(arm: str, control: str) -> str:

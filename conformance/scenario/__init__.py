@@ -249,7 +249,7 @@ class Scenario:
     scenario (`judge.applicable`); its own trials are those in which the controls are seen to fail. `timing`: it
     measures time, so no other trial runs beside it (`run.planning.measures_time`). `thorough`: it is played with
     `--thorough` only; each claim that it decides has another scenario, which stands for it in every run. None that has
-    shown a finding or a bug may be.
+    shown a finding or a bug may be. `varies`: the seed of a trial draws what its publishers leave open (`values.vary`).
     """
 
     id: str
@@ -263,6 +263,7 @@ class Scenario:
     standing: bool = False
     timing: bool = False
     thorough: bool = False
+    varies: bool = True
     checks: tuple[Check, ...] = ()
     subjects: tuple[Subject, ...] = (Subject.BROKER, Subject.SESSION)
 
@@ -454,7 +455,7 @@ def scenario(cls: type[Any]) -> type[Any]:
             f"scenario {identity}: the class {cls.__name__} has `decides`, but a scenario names no claims. Write "
             "`checks = (Check(...), ...)` with the checks of that mapping; the claims that name these anomalies follow"
         )
-    optional = ("client", "standing", "timing", "thorough", "subjects")
+    optional = ("client", "standing", "timing", "thorough", "varies", "subjects")
     _REGISTRY[identity] = Scenario(
         identity,
         " ".join(cls.__doc__.split()),

@@ -95,7 +95,6 @@ OF_PUBLISH: tuple[StepOption, ...] = (
         field="lives_ms",
         says=lambda step: f"each lives for {step.lives_ms:,} ms",
         need=TIME_TO_LIVE,
-        unwritten="messages with a time to live are",
     ),
     StepOption(
         field="unasked_every",
@@ -122,7 +121,6 @@ OF_PUBLISH: tuple[StepOption, ...] = (
         field="headers",
         says="each has application properties of several types",
         properties=headers,
-        unwritten="messages with application properties are",
     ),
     StepOption(field="parity", properties=lambda message: {PARITY: parity(message)}),
 )

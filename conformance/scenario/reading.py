@@ -120,7 +120,7 @@ def draw(value: Value, rng: random.Random) -> Value:
     elif isinstance(value, OneOf):
         found = draw(rng.choice(value.options), rng)
     else:
-        found = _rebuilt(value, lambda part: draw(part, rng))
+        found = rebuilt(value, lambda part: draw(part, rng))
     return cast(Value, found)
 
 
@@ -135,11 +135,11 @@ def without_answered_acks(value: Value) -> Value:
     if isinstance(value, Nth) and value.event == "ack":
         found = msgspec.structs.replace(value, event="ack_written")
     else:
-        found = _rebuilt(value, without_answered_acks)
+        found = rebuilt(value, without_answered_acks)
     return cast(Value, found)
 
 
-def _rebuilt(value: Value, change: Callable[[Any], Any]) -> Value:
+def rebuilt(value: Value, change: Callable[[Any], Any]) -> Value:
     """Return a step, fault or trigger, or several, with each of its parts changed."""
     found: Any = value
     if isinstance(value, tuple):

@@ -53,6 +53,7 @@ from conformance.scenario.triggers import (
 
 __all__ = [
     "LONGEST_DELAY_MS",
+    "LONG_LIFE_MS",
     "MOST_DRAINS",
     "SETTLE",
     "After",
@@ -314,6 +315,9 @@ nothing (`MOST_DRAINS`).
 
 MOST_DRAINS = 5
 """Drains of one trial. If the last of them still brings messages, nothing is concluded from what is missing."""
+
+LONG_LIFE_MS = 3_600_000
+"""A message with such a time to live, or a longer one, outlives every trial."""
 
 LONGEST_DELAY_MS = 30_000
 """A drain does not wait for a redelivery delay beyond this: the liveness bound is ten times the delay."""

@@ -16,7 +16,7 @@ from conformance.errors import CatalogueError
 from conformance.scenario import Check, Scenario, validate
 from conformance.scenario.faults import ClientFault, ConsumerCrash, Cut, Kill, Pause, PowerLoss, Stop
 from conformance.scenario.reading import singles
-from conformance.scenario.script import SETTLE, Consume, Fault, Publish, Restart, Step, Together
+from conformance.scenario.script import LONG_LIFE_MS, SETTLE, Consume, Fault, Publish, Restart, Step, Together
 from conformance.scenario.triggers import Between, Frame, Nth
 
 DRAWN = "drawn-"
@@ -65,7 +65,10 @@ VALUES: tuple[Dimension, ...] = (
         "time to live",
         (
             Edge("none", 0, "a message without end"),
-            Edge("1 hour", DAY_MS // 24, "usual in production"),
+            Edge("1 ms", 1, "over before anything is received"),
+            Edge("1 second", 1_000, "over while a script goes on"),
+            Edge("4 seconds", 4_000, "over after a restart, and not before it"),
+            Edge("1 hour", LONG_LIFE_MS, "usual in production"),
             Edge("24 days", 24 * DAY_MS, "less than 2^31 milliseconds"),
             Edge("25 days", 25 * DAY_MS, "more than 2^31 milliseconds"),
             Edge("2^31 - 1 ms", 2**31 - 1, "the largest signed number of 32 bits"),
@@ -133,10 +136,19 @@ SHAPES: tuple[Dimension, ...] = (
     Dimension(
         "company",
         (
-            Edge(ONE_AFTER_THE_OTHER, (1, 1), "a publisher, then a consumer"),
-            Edge("one of each", (1, 1), "a publisher beside a consumer"),
-            Edge("two of each", (2, 2), "publishers and consumers beside each other"),
-            Edge("six consumers", (1, 6), "each has a part of the queue"),
+            Edge(ONE_AFTER_THE_OTHER, (1, 1, 1), "a publisher, then a consumer"),
+            Edge("one of each", (1, 1, 1), "a publisher beside a consumer"),
+            Edge("two of each", (2, 2, 1), "publishers and consumers beside each other"),
+            Edge("six consumers", (1, 6, 1), "each has a part of the queue"),
+            Edge("six receivers of one session", (1, 1, 6), "an acknowledgement has to find its receiver"),
+            Edge("a hundred receivers of one session", (1, 1, 100), "most of them wait"),
+        ),
+    ),
+    Dimension(
+        "wait",
+        (
+            Edge("none", 0, "what is sent is received at once"),
+            Edge("3 seconds", 30, "brokers look for what has expired, or is idle, at intervals"),
         ),
     ),
     Dimension(
@@ -249,7 +261,7 @@ def scenario_of(name: str, steps: Iterable[Step]) -> Scenario:
     says = "Drawn from the space of scripts."
     counted = (Check("lost", exposure="confirmed"),)
     mode = modes[0] if modes else "async_ack"
-    return Scenario(name, says, mode, steps, {}, checks=counted)
+    return Scenario(name, says, mode, steps, {}, checks=counted, varies=False)
 
 
 def _drawn(name: str, rng: random.Random, *, faulty: bool) -> Drawn | None:
@@ -286,12 +298,22 @@ def _agrees(point: Point) -> bool:
     if moment == "an acknowledgement" and point["receives"] in ("settled", "in transactions"):
         return False
     beside = _beside(point)
+    if beside and point["wait"] != "none":
+        return False
+    if _is_short(point) and moment and not _is_of_publisher(point):
+        return False
     if beside and fault in ("crash of the client", "cut", "power loss"):
         return False
     # Its client begins last: the others may have taken everything, unless their publishers go on.
     if beside and fault == "pause" and not _is_of_publisher(point):
         return False
     return bool(BY_NAME["prefetch"][point["prefetch"]] >= _held(point))
+
+
+def _is_short(point: Point) -> bool:
+    """Whether its messages may have expired when their consumer comes."""
+    lives_ms: int = BY_NAME["time to live"][point["time to live"]]
+    return 0 < lives_ms < LONG_LIFE_MS
 
 
 def _held(point: Point) -> int:
@@ -310,7 +332,7 @@ def _rounds(point: Point, rng: random.Random) -> Iterator[Step]:
 
 def _round(point: Point, rng: random.Random, *, last: bool) -> Iterator[Step]:
     """Yield the steps of one round; the fault comes in the last one."""
-    publishers, consumers = BY_NAME["company"][point["company"]]
+    publishers, consumers, _ = BY_NAME["company"][point["company"]]
     together = _beside(point)
     fault = _fault(point, rng, consumers) if last else None
     of_publisher = fault is not None and _is_of_publisher(point)
@@ -319,15 +341,17 @@ def _round(point: Point, rng: random.Random, *, last: bool) -> Iterator[Step]:
     publish = _publish(point, fault if of_publisher else None, endless=endless)
     consume = _consume(point, publish, None if of_publisher else fault, share=consumers)
     started = (Restart(),) if ends else ()
+    waits = BY_NAME["wait"][point["wait"]]
+    idle = (Publish(waits, window=1, every_ms=100),) if waits else ()
     between = (Restart(clean=True),) if point["restart"] == BETWEEN else ()
     if together:
         others = [_publish(point, None, endless=endless) for _ in range(publishers - 1)]
         takers = [_consume(point, publish, None, share=consumers, endless=endless) for _ in range(consumers - 1)]
         yield from (Together((consume, *takers, publish, *others)), *started)
     elif of_publisher:
-        yield from (publish, *(started or between), consume)
+        yield from (publish, *(started or between), *idle, consume)
     else:
-        yield from (publish, *between, consume, *started)
+        yield from (publish, *between, *idle, consume, *started)
     if point["restart"] == AFTER and not ends:
         yield Restart(clean=True)
 
@@ -397,4 +421,5 @@ def _consume(point: Point, publish: Publish, fault: Fault | None, *, share: int 
         taken = {}
     if publish.parity:
         taken["selects"] = "odd"
+    _, _, taken["receivers"] = BY_NAME["company"][point["company"]]
     return Consume(prefetch=BY_NAME["prefetch"][point["prefetch"]], until=fault, **receives, **taken)

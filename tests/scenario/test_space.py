@@ -9,7 +9,14 @@ from conformance.scenario import validate
 from conformance.scenario.faults import Kill
 from conformance.scenario.reading import singles
 from conformance.scenario.script import SETTLE, Consume, Publish, Restart, Together
-from conformance.scenario.space import BY_NAME, DRAWN, SPACE, draw, every_pair, scenario_of
+from conformance.scenario.space import (
+    BY_NAME,
+    DRAWN,
+    SPACE,
+    draw,
+    every_pair,
+    scenario_of,
+)
 
 SCRIPTS = 250
 
@@ -94,7 +101,7 @@ def test_only_what_the_broker_can_play_is_drawn():
 
 def test_the_values_of_a_script_are_those_of_its_point(drawn):
     for one in drawn:
-        sends = [step for step in singles(one.script.steps) if isinstance(step, Publish)]
+        sends = [step for step in singles(one.script.steps) if isinstance(step, Publish) and step.every_ms < 100]
 
         assert {step.size for step in sends} == {BY_NAME["size"][one.point["size"]]}
         assert {step.lives_ms for step in sends} == {BY_NAME["time to live"][one.point["time to live"]]}

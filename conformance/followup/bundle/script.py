@@ -24,7 +24,7 @@ from conformance.followup.upgrade.broker import pair_of
 from conformance.protocols import REPRODUCERS, SCHEMES
 from conformance.protocols.reader import KINDS
 from conformance.scenario import Scenario
-from conformance.scenario.options import options_of
+from conformance.scenario.options import options_of, properties
 from conformance.scenario.reading import singles
 from conformance.scenario.script import (
     After,
@@ -108,6 +108,9 @@ EVENTS = {
     "consume": {"process"},
 }
 """The events that each function of the script counts for a trigger."""
+
+FIRST = "p1:1"
+"""The message whose application properties all messages of the script have."""
 
 LARGEST = 4096
 """A message of so many bytes fits into one frame; the relay would count each of several frames."""
@@ -239,6 +242,8 @@ def _publish(step: Publish, body: Body) -> None:
         words |= {"window": 1 if step.every_ms else step.window, "size": step.size}
         words |= {} if step.durable else {"durable": False}
     words |= {"every_ms": step.every_ms} if step.every_ms else {}
+    words |= {"lives_ms": step.lives_ms} if step.lives_ms else {}
+    words |= {"properties": given} if (given := properties(step, FIRST)) else {}
     words |= {"hold": body.held} if body.held else {}
     if body.failing:
         if step.batch or step.until is not None:

@@ -42,6 +42,7 @@ def source(item: Scenario, says: str, check: Check) -> str:
             *(['    """'] if len(docs) > 1 else []),
             "",
             f'    mode = "{item.mode}"',
+            "    varies = False",
             "    steps = (",
             *lines,
             "        *SETTLE,",

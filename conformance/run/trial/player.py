@@ -39,8 +39,10 @@ from conformance.run.trial.evidence import EvidenceKeeper, undelivered_messages
 from conformance.run.trial.jobs import Address, JobMaker
 from conformance.run.trial.restart import NotReady, RestartAttempt, oom_kills, own_end
 from conformance.run.trial.traced import TracedRun, over_link, slow_network, watch_link
-from conformance.scenario.needs import CLEAN_RESTART, FRESH, JOURNAL_WATCHED, TIME_TO_LIVE, in_mode
+from conformance.scenario.needs import CLEAN_RESTART, FRESH, JOURNAL_WATCHED, in_mode
+from conformance.scenario.reading import singles
 from conformance.scenario.script import (
+    LONG_LIFE_MS,
     LONGEST_DELAY_MS,
     MOST_DRAINS,
     SETTLE,
@@ -241,16 +243,18 @@ class TrialPlayer:
         if result.ended == "finished" and self._looks_again:
             self._look_again(bounds)
 
-    def _collect(self) -> None:
+    def _collect(self, *, owed: bool = False) -> None:
         """Empty the queues to which the policies of the queue move messages; those of an external broker are not ours.
 
-        Before the broker is taken to owe what its queue did not bring.
+        Before the broker is taken to owe what its queue did not bring. What lives longer than a trial may have been
+        moved at its end only if it is `owed`.
         """
         settings = self.planned.settings.values
         if self.planned.adapter.launcher.owned:
             return
         moved = claims.set_aside(claims.load().exclusions, settings)
-        if self.planned.script.gives_back or TIME_TO_LIVE in self.planned.script.needs:
+        lives = [step.lives_ms for step in singles(self.planned.script.steps) if isinstance(step, Publish)]
+        if self.planned.script.gives_back or any(0 < each < LONG_LIFE_MS or (owed and each) for each in lives):
             moved = tuple(dict.fromkeys([*moved, *(str(settings.get(name, "")) for name in claims.DESTINATIONS)]))
         for queue in filter(None, moved):
             self._run(self.jobs.make(Drain(), collects=queue))
@@ -293,6 +297,7 @@ class TrialPlayer:
         self.brought += result.count
         if not result.count:
             self.running.waited_in_vain.add(self.planned.script.id)
+            self._collect(owed=True)
 
     @property
     def _keeps_messages(self) -> bool:

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from reproductions import NAME, SCENARIOS, change
 
-from conformance import campaign, records
+from conformance import adapters, campaign, records
 from conformance.campaign import Watcher
 from conformance.errors import ExitCode, FaultError, UsageError
 from conformance.followup import replay
@@ -21,6 +21,7 @@ from conformance.frontend.plugin import claim_tests
 from conformance.judge.rows import Judgement, Verdict
 from conformance.records import RunRecord, TrialRecord
 from conformance.report import model
+from conformance.run.planning import drawn_for
 from conformance.scenario import SYNC_OFF
 
 pytestmark = pytest.mark.spark
@@ -109,9 +110,10 @@ def test_recovery_is_compared(copy, spark, tmp_path):
 
 def test_control(copy, spark, impatient, tmp_path):
     """A control is the same product, weakened as its label says; it is seen to fail again, and no row accuses it."""
-    weak = records.read(trial_file(copy), TrialRecord).settings
+    recorded = records.read(trial_file(copy), TrialRecord)
     honest(copy)
-    change(trial_file(copy), arm="control", control=SYNC_OFF.label, settings=weak)
+    steps = msgspec.to_builtins(SCENARIOS[NAME].drawn(recorded.seed, control=True).steps)  # no values are drawn for it
+    change(trial_file(copy), arm="control", control=SYNC_OFF.label, settings=recorded.settings, steps=steps)
     for path in trial_file(copy).parent.glob("*.jsonl"):
         path.write_bytes(path.read_bytes().replace(b'"arm":"subject"', b'"arm":"control"'))
     prepared = replay.prepare(wanted(copy, tmp_path, arm="weakened"))
@@ -214,7 +216,7 @@ def test_a_trial_that_cannot_be_repeated(copy, monkeypatch, asked, fields, code,
 
 def test_the_recorded_seed_draws(copy):
     """Not the one that the number of the trial would give: a replay has the seed of what it repeats."""
-    item = SCENARIOS[NAME].drawn(99)
+    item = drawn_for(SCENARIOS[NAME], 99, adapters.find("reference"), "amqp")
     change(trial_file(copy), seed=99, steps=msgspec.to_builtins(item.steps))
     chosen = replay.prepare(ReplayRequest(copy, NAME, "1")).campaign.chosen[0]
 

@@ -304,9 +304,9 @@ def test_without_a_stop_the_script_is_the_one_that_was_played():
     """The last clean restart was left out then as well: that is no change of the scenario."""
     script = SCENARIOS[NAME]
     here = "amqp://127.0.0.1:1,http://127.0.0.1:2"
-    played = drawn_for(script, 5, adapters.find(f"reference:external={here}"))
+    played = drawn_for(script, 5, adapters.find(f"reference:external={here}"), "amqp")
 
-    assert Restart(clean=True) in drawn_for(script, 5, adapters.find("reference")).steps
+    assert Restart(clean=True) in drawn_for(script, 5, adapters.find("reference"), "amqp").steps
     assert Restart(clean=True) not in played.steps
     assert script.drawn(5).steps[0] == played.steps[0]
 

@@ -1,6 +1,7 @@
 """`reproduce.py` for every script of the suite: it is right, or it is not written and the bundle says why."""
 
 import ast
+import dataclasses
 import re
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from reproductions import SCENARIOS, judged, written
 from conformance.followup.bundle import script
 from conformance.scenario import Scenario
 from conformance.scenario.script import (
+    SETTLE,
     Consume,
     ConsumerCrash,
     Cut,
@@ -172,6 +174,19 @@ def test_held_syncs_name_the_tracer():
     assert re.search(r'"inject=\?fdatasync,\?fsync,.*:delay_enter=300000"\]', text)
     assert 1 == text.count("hold=0.3)")
     assert re.search(r"publish\(.*count=2, window=1, size=256\)\n *broker.restart\(clean=True, before=hurt_disk", text)
+
+
+@pytest.mark.parametrize("protocol", ["amqp", "stomp"])
+def test_messages_are_those_of_the_trial(reproduce, protocol):
+    """Their time to live and properties too: a broker that ends a life of 49 days at once is seen by them alone."""
+    said = Publish(40, window=10, lives_ms=49 * 86_400_000, headers=True)
+    item = dataclasses.replace(SCENARIOS["broker-killed-while-publishing"], steps=(said, *SETTLE))
+    text = written(item, protocol, anomalies=["lost"]).text
+    lied, honest = reproduce(text, protocol, ["--liar", "ends-long-lives-at-once"], [])
+
+    assert "lives_ms=4233600000, properties={'text': 'zwölf \U0001d11e', 'empty': '', 'truth': True," in text
+    assert (1, True) == (lied.returncode, "LOST 40 of 40" in lied.stdout), lied.stdout + lied.stderr
+    assert 0 == honest.returncode, honest.stdout + honest.stderr
 
 
 def test_a_client_that_gets_nothing_does_not_accuse(reproduce):

@@ -1,0 +1,102 @@
+"""The values of messages that a written scenario leaves open: drawn from the space, for each publisher of a trial."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from conformance.scenario import Scenario
+from conformance.scenario.reading import rebuilt, singles
+from conformance.scenario.script import LONG_LIFE_MS, Publish, Step
+from conformance.scenario.space import BY_NAME, Edge, Pair
+
+OPEN = {
+    "size": ("size",),
+    "time to live": ("lives_ms",),
+    "properties": ("headers", "correlates", "parity", "for_topic"),
+}
+"""The dimensions that a written scenario takes from the seed, where a publisher has none of these fields."""
+
+SMALL = 4_096
+"""A written scenario may send many thousand messages, and each of no more bytes is in one frame."""
+
+
+def _is_taken(name: str, edge: Edge) -> bool:
+    """Whether a written scenario may have it: brokers keep correlation-ids of one type only, and say so."""
+    if name == "size":
+        return bool(0 < edge.value <= SMALL)
+    if name == "time to live":
+        return bool(edge.value == 0 or edge.value >= LONG_LIFE_MS)
+    return edge.name != "correlation-ids"
+
+
+TAKEN: Mapping[str, tuple[Edge, ...]] = {
+    name: tuple(edge for edge in BY_NAME[name].edges if _is_taken(name, edge)) for name in OPEN
+}
+"""The edges of these; the first is the usual one."""
+OPEN_PAIRS = frozenset(
+    ((one, a.name), (other, b.name))
+    for one, other in itertools.combinations(sorted(TAKEN), 2)
+    for a in TAKEN[one]
+    for b in TAKEN[other]
+)
+_USUAL = {field: getattr(Publish(1, 1), field) for fields in OPEN.values() for field in fields}
+
+
+def vary(script: Scenario, seed: int, *, lives: bool) -> tuple[Step, ...]:
+    """Return the steps of a script with values for what its publishers leave open, each with its own.
+
+    Half of what is drawn is the usual edge. If a transaction is sent again, all publishers have the same values, since
+    it must be what it was. Without `lives` no message has a time to live.
+    """
+    if script.settings:
+        return script.steps  # it fills a queue or a page by bytes, or asks for an end of its own
+    rng = random.Random(f"{script.id}:{seed}:values")
+    again = any(isinstance(step, Publish) and step.resends for step in singles(script.steps))
+    same = _values(rng, lives=lives) if again else None
+
+    def of_publisher(value: Any) -> Any:
+        if isinstance(value, Publish):
+            return _with_values(value, same or _values(rng, lives=lives))
+        return rebuilt(value, of_publisher)
+
+    steps: tuple[Step, ...] = of_publisher(script.steps)
+    return steps
+
+
+def open_pairs(steps: tuple[Step, ...]) -> set[Pair]:
+    """Return every two edges of open dimensions that a publisher of the steps has together."""
+    found: set[Pair] = set()
+    for step in singles(steps):
+        if isinstance(step, Publish):
+            mine = ((name, edge.name) for name, edges in TAKEN.items() for edge in edges if _has(step, name, edge))
+            found.update(itertools.combinations(sorted(mine), 2))
+    return found
+
+
+def _has(step: Publish, name: str, edge: Edge) -> bool:
+    wanted = {field: _USUAL[field] for field in OPEN[name]} | _fields(name, edge)
+    return all(getattr(step, field) == value for field, value in wanted.items())
+
+
+def _fields(name: str, edge: Edge) -> dict[str, Any]:
+    """Return the fields of a publisher that make an edge of an open dimension."""
+    return edge.value if isinstance(edge.value, dict) else {OPEN[name][0]: edge.value}
+
+
+def _values(rng: random.Random, *, lives: bool) -> dict[str, Edge]:
+    found = {}
+    for name, (usual, *others) in TAKEN.items():
+        found[name] = usual if rng.random() < 0.5 or (name == "time to live" and not lives) else rng.choice(others)
+    return found
+
+
+def _with_values(step: Publish, values: Mapping[str, Edge]) -> Publish:
+    fields: dict[str, Any] = {}
+    for name, (usual, *_) in TAKEN.items():
+        fields |= _fields(name, values[name]) if _has(step, name, usual) else {}
+    return msgspec.structs.replace(step, **fields)
