@@ -216,6 +216,9 @@ TRIES = 400
 FAULTY = 0.6
 """The share of scripts with a fault: most bugs that strangers meet need none, or an orderly restart."""
 
+ENDLESS = 10_000
+"""So many messages outlast a fault that comes. If it never does, since a broker loses what it waits for, they end."""
+
 LARGE = 60_000
 """Of messages from this size on, few are sent."""
 
@@ -401,7 +404,7 @@ def _publish(point: Point, fault: Fault | None, *, endless: bool = False) -> Pub
     if size >= LARGE:
         sends = {**sends, "window": min(sends["window"], 10)}
     return Publish(
-        50_000 if endless else _count(point),
+        ENDLESS if endless else _count(point),
         size=size,
         durable=BY_NAME["persistence"][point["persistence"]],
         lives_ms=BY_NAME["time to live"][point["time to live"]],
