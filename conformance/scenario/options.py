@@ -55,11 +55,14 @@ def parity(message: str) -> str:
 def headers(message: str) -> dict[str, object]:
     """Return application properties of each type that all protocols can say; STOMP says each as a text.
 
+    `signs` are those that STOMP 1.2 escapes in a header (Value Encoding).
+
     >>> sorted(headers("p1:3"))
-    ['empty', 'large', 'number', 'part', 'text', 'truth']
+    ['empty', 'large', 'number', 'part', 'signs', 'text', 'truth']
     """
     number = (parse_message(message) or (0, 0))[1]
-    return {"text": "zwölf \U0001d11e", "empty": "", "truth": True, "number": number, "large": 1 << 40, "part": 0.5}
+    texts = {"text": "zwölf \U0001d11e", "empty": "", "signs": "a\\b:c\rd\ne"}
+    return texts | {"truth": True, "number": number, "large": 1 << 40, "part": 0.5}
 
 
 def as_text(value: object) -> str:

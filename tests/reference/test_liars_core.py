@@ -326,6 +326,7 @@ def test_a_property_that_is_true_is_false():
     broker = Rig(behaviour=behaviour("turns-true-to-false")).broker
 
     assert b"\xa1\x05truth\x42\xa1\x04late\x41" == broker.behaviour.body(1, b"\xa1\x05truth\x41\xa1\x04late\x41")
+    assert b"truth\xa1\x04TRUE" == broker.behaviour.body(1, b"truth\xa1\x04true")
 
 
 @pytest.mark.parametrize(("size", "altered"), [(100_000, 0), (100_001, 32_768)])

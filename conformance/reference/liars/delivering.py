@@ -147,9 +147,11 @@ DELIVERING: dict[str, Lie] = {
         body=lambda _number, bare: bare.replace(b"@@@\xa0", b"@@@\xa1", 1),  # after three fields without a value
     ),
     "turns-true-to-false": lie(
-        "A property that is true is false when it is delivered.",
+        "A property that is true is false when it is delivered; the text `true` of STOMP is in capital letters.",
         "corrupt",
-        body=lambda _number, bare: bare.replace(b"truth\x41", b"truth\x42", 1),
+        body=lambda _number, bare: bare.replace(b"truth\x41", b"truth\x42", 1).replace(
+            b"truth\xa1\x04true", b"truth\xa1\x04TRUE", 1
+        ),
     ),
     "renames-a-message": lie(
         "Every 100th message of a queue is delivered under the id of one that was never sent.",
