@@ -175,6 +175,11 @@ OF_CONSUME: tuple[StepOption, ...] = (
         unwritten="credit that is not given back is",
     ),
     StepOption(field="until_silent", says="stop when no more messages come"),
+    StepOption(
+        field="from_queue",
+        says=lambda step: f"receive from the {ordinal(step.from_queue + 1)} queue",
+        unwritten="a consumer of another queue than the first is",
+    ),
     StepOption(field="ends", of_client=ENDS_ONE),
     StepOption(field="selects", need=SELECTS, unwritten="a consumer with a selector is"),
 )

@@ -46,7 +46,8 @@ def singles(steps: Iterable[Step]) -> Iterator[Single]:
 
 def most_queues(steps: Iterable[Step]) -> int:
     """Return the number of queues that the steps use."""
-    return max((step.queues for step in singles(steps) if isinstance(step, Publish | Consume)), default=1)
+    used = (step for step in singles(steps) if isinstance(step, Publish | Consume))
+    return max((getattr(step, "from_queue", 0) + step.queues for step in used), default=1)
 
 
 def modes_of(steps: Iterable[Step]) -> Iterator[str]:

@@ -181,7 +181,8 @@ class Consume(_Step, frozen=True):
     else.
 
     `receivers`: so many receivers of one session on one connection, on `queues` queues in turn; to the judge each is a
-    consumer of its own. A cumulative acknowledgement covers what all of them got. `ends`: after so many deliveries the
+    consumer of its own. A cumulative acknowledgement covers what all of them got. `from_queue`: so many queues of the
+    trial come before the first of these, so that clients beside each other can have a queue each. `ends`: after so many deliveries the
     first of them ends, and gives back what it has not acknowledged; the others go on. `selects`: the selector of each
     receiver matches the messages with this `parity` (`Publish.parity`), and no others.
 
@@ -209,6 +210,7 @@ class Consume(_Step, frozen=True):
     linked: bool = False
     receivers: Count = 1
     queues: Count = 1
+    from_queue: int = 0
     ends: int = 0
     selects: Literal["", "odd", "even"] = ""
     receives: bool = False

@@ -6,6 +6,10 @@ from conformance.scenario.script import SETTLE, Consume, Publish, Together
 MIXED_UP = Liar("acknowledges-for-another-receiver")
 AGAIN = Check("delivered_after_acknowledgement", exposure="acknowledgements_confirmed", control=MIXED_UP)
 GONE = Check("gone", exposure="delivered_unacknowledged", control=MIXED_UP)
+KEPT_AND_WHOLE = (
+    Check("confirmed_nowhere", exposure="sends", control=Liar("drops-every-tenth-send")),
+    Check("corrupt", exposure="received", control=Liar("cuts-large-messages")),
+)
 GIVEN_BACK = Check("given_back_nowhere", exposure="refused", control=Liar("loses-half-a-prefetch"))
 
 
@@ -93,7 +97,47 @@ class ReceiversOfLargeCopies:
         ),
         *SETTLE,
     )
-    checks = (
-        Check("confirmed_nowhere", exposure="sends", control=Liar("drops-every-tenth-send")),
-        Check("corrupt", exposure="received", control=Liar("cuts-large-messages")),
+    checks = KEPT_AND_WHOLE
+
+
+@scenario
+class ConsumersOfLargeCopies:
+    """Six consumers have a connection and a queue each, and each queue gets a copy of every message of 400 kB.
+
+    A broker may read a message that it stored once for several connections at the same time. Each consumer waits for all
+    copies of its queue.
+    """
+
+    mode = "auto"
+    queue = {"copies_of": True}
+    steps = (
+        Together(
+            (
+                *(Consume("auto", 10, from_queue=place, stop=20) for place in range(6)),
+                Publish(20, window=5, size=400_000, queues=6),
+            )
+        ),
+        *SETTLE,
     )
+    checks = KEPT_AND_WHOLE
+
+
+@scenario
+class ConsumersOfLargeCopiesUnderNoAck:
+    """Six consumers have a connection and a queue each, and each queue gets a copy of every message of 400 kB.
+
+    The broker removes a copy when it has sent it. Each consumer waits for all copies of its queue.
+    """
+
+    mode = "no_ack"
+    queue = {"copies_of": True}
+    steps = (
+        Together(
+            (
+                *(Consume("no_ack", 10, from_queue=place, stop=20) for place in range(6)),
+                Publish(20, window=5, size=400_000, queues=6),
+            )
+        ),
+        *SETTLE,
+    )
+    checks = KEPT_AND_WHOLE

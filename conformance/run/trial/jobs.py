@@ -88,12 +88,14 @@ class JobMaker:
 
     def _work(self, step: ClientStep, asks: Asks, collects: str, topic: str) -> Work:
         publishers = [each for each in singles(self.planned.script.steps) if isinstance(each, Publish)]
+        first = getattr(step, "from_queue", 0)
         used = len(self.more_queues) if isinstance(step, Drain) else getattr(step, "queues", 1) - 1
+        queue, *more_queues = [self.queue, *self.more_queues][first : first + 1 + used]
         return Work(
             step=step,
-            queue=self.queue,
-            more_queues={queue: depth_probe(self.broker, queue, topic) for queue in self.more_queues[:used]},
-            depth=depth_probe(self.broker, collects or self.queue, topic),
+            queue=queue,
+            more_queues={each: depth_probe(self.broker, each, topic) for each in more_queues},
+            depth=depth_probe(self.broker, collects or queue, topic),
             producer=self._producer(step),
             publishers=tuple(publishers),
             resends=self._to_send_again(step),
