@@ -182,9 +182,9 @@ class Consume(_Step, frozen=True):
 
     `receivers`: so many receivers of one session on one connection, on `queues` queues in turn; to the judge each is a
     consumer of its own. A cumulative acknowledgement covers what all of them got. `from_queue`: so many queues of the
-    trial come before the first of these, so that clients beside each other can have a queue each. `ends`: after so many deliveries the
-    first of them ends, and gives back what it has not acknowledged; the others go on. `selects`: the selector of each
-    receiver matches the messages with this `parity` (`Publish.parity`), and no others.
+    trial come before the first of these, so that clients beside each other can have a queue each. `ends`: after so many
+    deliveries the first of them ends, and gives back what it has not acknowledged; the others go on. `selects`: the
+    selector of each receiver matches the messages with this `parity` (`Publish.parity`), and no others.
 
     For a vendor's client: `thrown` among `refuse` is a listener that throws. `receives` calls `receive()` in a mode
     that otherwise has a listener, and `on_session` calls `acknowledge()` of the session instead of the message's.

@@ -104,8 +104,8 @@ class ReceiversOfLargeCopies:
 class ConsumersOfLargeCopies:
     """Six consumers have a connection and a queue each, and each queue gets a copy of every message of 400 kB.
 
-    A broker may read a message that it stored once for several connections at the same time. Each consumer waits for all
-    copies of its queue.
+    A broker may read a message that it stored once for several connections at the same time. Each consumer waits for
+    all copies of its queue.
     """
 
     mode = "auto"
