@@ -149,9 +149,7 @@ DELIVERING: dict[str, Lie] = {
     "turns-true-to-false": lie(
         "A property that is true is false when it is delivered; the text `true` of STOMP is in capital letters.",
         "corrupt",
-        body=lambda _number, bare: bare.replace(b"truth\x41", b"truth\x42", 1).replace(
-            b"truth\xa1\x04true", b"truth\xa1\x04TRUE", 1
-        ),
+        body=lambda _, bare: bare.replace(b"truth\x41", b"truth\x42", 1).replace(b"\xa1\x04true", b"\xa1\x04TRUE", 1),
     ),
     "renames-a-message": lie(
         "Every 100th message of a queue is delivered under the id of one that was never sent.",
