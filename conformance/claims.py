@@ -20,7 +20,7 @@ import yaml
 
 from conformance import paths
 from conformance.errors import CatalogueError, UsageError, matching
-from conformance.protocols import WIRES
+from conformance.protocols import VENDOR_SURFACES, WIRES
 
 Value = bool | int | str
 
@@ -359,11 +359,11 @@ def _shown(value: Value) -> str:
 def is_about(claim: Claim, protocol: str, *, bundled: bool) -> bool:
     """Whether the claim is about `protocol`.
 
-    On the bundled broker a claim that names a product's own client, and no wire protocol, is tried over any.
+    On the bundled broker a claim that names products' own clients, and no other wire protocol, is tried over any.
     """
     if protocol in claim.surfaces:
         return True
-    return bundled and "reference" in claim.surfaces and not set(WIRES) & set(claim.surfaces)
+    return bundled and "reference" in claim.surfaces and not (set(WIRES) - set(VENDOR_SURFACES)) & set(claim.surfaces)
 
 
 def words(given: Iterable[str]) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ import msgspec
 from conformance import paths
 from conformance.errors import HistoryError, UsageError
 from conformance.history import Header
+from conformance.protocols import WIRES
 from conformance.scenario.script import Step
 
 Record = TypeVar("Record", bound=msgspec.Struct)
@@ -84,6 +85,11 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
     def product(self) -> str:
         """`Apache ActiveMQ Artemis 2.56.0`."""
         return f"{self.title or self.adapter} {self.version}"
+
+    @property
+    def by_vendor(self) -> bool:
+        """Whether a vendor's client spoke, and no session of the suite; a protocol may have both."""
+        return bool(self.vendor) or self.protocol not in WIRES
 
     @property
     def over(self) -> str:

@@ -202,6 +202,8 @@ def open_broker(request: BrokerRequest) -> OpenedBroker:
     if request.protocol is not None:
         protocol = choose_protocol(request.protocol, adapter)
         client = vendor_clients.choose(request.client, protocol, adapter)
+        if client is not None:
+            client_versions(protocol, client)  # the bridge to Java is installed
     settings = vendor_clients.with_client(adapter, client).file
     overrides = {**request.overrides, **parse_assignments(request.settings, settings)}
     # The variant comes first: a client may hide what it adds.
@@ -220,8 +222,7 @@ def choose_protocol(asked: str, adapter: Adapter) -> str:
     """
     own = adapter.file.protocols
     protocol = asked or next((word for word in (*WIRES, *own) if word in own), WIRES[0])
-    if protocol in VENDOR_SURFACES and (vendor := next(vendor_clients.speaking(protocol, adapter.file), None)):
-        client_versions(protocol, vendor)  # the bridge to Java is installed
+    if next(vendor_clients.speaking(protocol, adapter.file), None):
         return protocol
     if protocol not in PROTOCOLS and (protocol not in own or set(WIRES) & set(own)):
         raise UsageError.unknown("protocol", protocol, PROTOCOLS)
@@ -234,6 +235,14 @@ def choose_protocol(asked: str, adapter: Adapter) -> str:
         )
     adapter.capabilities(protocol)
     return protocol
+
+
+def spoken(asked: str, adapter: Adapter) -> str:
+    """Return that protocol, or the one that the suite chooses if the broker does not speak it.
+
+    A liar of the bundled broker checks the judge, not the protocol: it may lie over another one.
+    """
+    return asked if asked in adapter.file.protocols else choose_protocol("", adapter)
 
 
 def no_client_reason(protocol: str, adapter: Adapter) -> str:

@@ -24,7 +24,7 @@ from conformance.adapters.file.table import Table, Word, read_file
 from conformance.adapters.file_adapter import FileAdapter
 from conformance.adapters.interface import Adapter
 from conformance.errors import UsageError
-from conformance.protocols import OPAQUE, VENDOR_SURFACES
+from conformance.protocols import OPAQUE, VENDOR_SURFACES, WIRES
 from conformance.scenario.needs import FRAMES, MODIFIED, Need
 
 
@@ -140,7 +140,7 @@ def speaking(protocol: str, broker: BrokerFile) -> Iterator[ClientFile]:
 
 
 def choose(asked: str, protocol: str, adapter: Adapter) -> ClientFile | None:
-    """Return the client that was asked for, or the first that fits; None if no client fits or is needed.
+    """Return the client that was asked for, or the first that fits; None if none fits, or the suite has its own.
 
     Raises `UsageError`: an unknown name, or a client that does not fit the protocol or the broker.
     """
@@ -155,7 +155,7 @@ def choose(asked: str, protocol: str, adapter: Adapter) -> ClientFile | None:
         {client.name: client for client in speaking(protocol, adapter.file)} if protocol in VENDOR_SURFACES else {}
     )
     if not asked:
-        return next(iter(fitting.values()), None)
+        return None if protocol in WIRES else next(iter(fitting.values()), None)
     client = find(asked)
     if asked not in fitting:
         raise UsageError(

@@ -435,7 +435,7 @@ def _checks(replay: Replay, judgement: Judgement) -> dict[str, list[str]]:
         stated = replay.campaign.catalogue.claims[claim]
         if not stated.judged:
             continue
-        run = (selection.adapter.launcher.owned, selection.protocol, selection.weakens)
+        run = (selection.adapter.launcher.owned, bool(selection.client), selection.weakens)
         control = substitute(check, stated.kind, script.fault_for(stated), *run).control
         label = control.label if control else ""
         if claim in answered if replay.record.arm == "subject" else label == replay.record.control:

@@ -12,7 +12,6 @@ from types import MappingProxyType
 
 from conformance.claims import STORED, Catalogue, Claim, Kind, Subject, Value, assumed_settings, is_about, unmet
 from conformance.judge.anomalies import EVERYWHERE
-from conformance.protocols import VENDOR_SURFACES
 from conformance.records import RunRecord, TrialRecord
 from conformance.scenario import Scenario
 from conformance.scenario.faults import DECIDE_DISK
@@ -90,7 +89,7 @@ def judges(claim: Claim, anomaly: str, item: Scenario, trial: TrialRecord, run: 
     if unmet(claim.when, {**run.settings, **trial.settings, **item.session}, run.absent):
         return False
     # A vendor's client may return from a send although a broken link lost its bytes.
-    cut = run.protocol in VENDOR_SURFACES and any(isinstance(fault, LinkFault) for fault in item.faults)
+    cut = run.by_vendor and any(isinstance(fault, LinkFault) for fault in item.faults)
     if cut and anomaly in _LOSSES:
         return False
     return anomaly not in _EXCUSED or not _EXCUSED[anomaly](item)
@@ -144,9 +143,10 @@ def _vendors(names: Iterable[str]) -> str:
 
 
 def _surface(claim: Claim, run: RunRecord) -> str:
-    if claim.subject is Subject.VENDOR_CLIENT and run.protocol not in claim.surfaces:
-        return f"It is about the vendor's own client ({_either(claim.surfaces)}); this run used {run.protocol}."
-    if claim.subject is Subject.SESSION and run.protocol in VENDOR_SURFACES:
+    used = run.client if run.protocol in claim.surfaces else run.protocol
+    if claim.subject is Subject.VENDOR_CLIENT and not (run.by_vendor and run.protocol in claim.surfaces):
+        return f"It is about the vendor's own client ({_either(claim.surfaces)}); this run used {used}."
+    if claim.subject is Subject.SESSION and run.by_vendor:
         return f"It is about the suite's own sessions; this run used {run.client}."
     if is_about(claim, run.protocol, bundled=run.adapter == _REFERENCE):
         return ""

@@ -203,7 +203,7 @@ def count(
     fault = NONE if scenario.standing else scenario.fault_for(claim)
     run = evidence.run
     weakens = run.settings if run.weakens is None else run.weakens
-    check = substitute(check, claim.kind, fault, is_owned(run.launcher), run.protocol, weakens)
+    check = substitute(check, claim.kind, fault, is_owned(run.launcher), run.by_vendor, weakens)
     control = evidence.of(scenario.id, "control", check.control.label) if check.control else []
     subject = _arm(evidence.of(scenario.id, "subject"), evidence, fault, ANOMALIES[check.anomaly])
     if scenario.standing:

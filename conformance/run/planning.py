@@ -111,8 +111,8 @@ class Selection:
         """
         if claim.id in self.required:
             return True
-        if self.client and claim.subject is Subject.SESSION:
-            return False  # it is about the suite's own sessions
+        if claim.subject is (Subject.SESSION if self.client else Subject.VENDOR_CLIENT):
+            return False  # it is about the suite's own sessions, or about a vendor's client
         bundled = self.adapter.name == REFERENCE
         binds = not claim.binds or set(claim.binds) & (set(self.adapter.file.profiles) | self.judged_as)
         return (
@@ -319,7 +319,7 @@ def _controls(scenario: Scenario, selection: Selection, catalogue: Catalogue) ->
         settings = _settings(selection, scenario)
         missed = unmet(claim.when, {**settings.values, **scenario.session}, settings.absent)
         given_up = missed and claim_id not in selection.required and claim.subject is not Subject.SESSION
-        run = (selection.adapter.launcher.owned, selection.protocol, selection.weakens)
+        run = (selection.adapter.launcher.owned, bool(selection.client), selection.weakens)
         check = substitute(stated, claim.kind, scenario.fault_for(claim), *run)
         if check.control is None or given_up or not claim.gets_verdict(selection.required):
             continue
@@ -386,6 +386,7 @@ def _control_trial(selection: Selection, scenario: Scenario, control: Control, i
         trial,
         script=script,
         client=client,
+        protocol=opening.spoken(selection.protocol, adapter),
         waits_for_liveness=control.waits_for_liveness,
         liar=control.name if isinstance(control, Liar) else None,
         session_liar=control.name if isinstance(control, SessionLiar) else "",

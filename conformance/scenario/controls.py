@@ -19,7 +19,6 @@ import dataclasses
 from collections.abc import Collection, Mapping
 
 from conformance.claims import Kind
-from conformance.protocols import VENDOR_SURFACES
 from conformance.scenario import Check, Liar, SessionLiar, Weakened
 
 STORES = "persistence"
@@ -62,16 +61,16 @@ _THROUGH_A_CLIENT: Mapping[str, SessionLiar] = {
 """By the liar of the bundled broker: what a vendor's client does instead."""
 
 
-def substitute(check: Check, kind: Kind, fault: str, owned: bool, protocol: str, weakens: Collection[str]) -> Check:
+def substitute(check: Check, kind: Kind, fault: str, owned: bool, by_vendor: bool, weakens: Collection[str]) -> Check:
     """The check with the control that can be run against a broker under that launcher.
 
-    `fault` is the one under which the claim is tried. `weakens` are the names of the settings by which its guarantees
-    can be given up, or seen to be.
+    `fault` is the one under which the claim is tried, and `by_vendor` is set if a vendor's client speaks.
+    `weakens` are the names of the settings by which its guarantees can be given up, or seen to be.
 
     What a claim says about a default is shown by the opposite setting of the very product, and by nothing else.
     """
     control = check.control
-    if isinstance(control, Liar) and protocol in VENDOR_SURFACES:
+    if isinstance(control, Liar) and by_vendor:
         return dataclasses.replace(check, control=_THROUGH_A_CLIENT.get(control.name, control))
     if not isinstance(control, Weakened) or kind is Kind.DEFAULT or not changes_broker(control):
         return check

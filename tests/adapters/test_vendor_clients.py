@@ -140,7 +140,8 @@ def test_a_faulty_file_is_an_error_with_its_path(
     [
         ("", "jms", "artemis", "artemis-jms"),
         ("", "jms", "qpid", "qpid-jms"),
-        ("", "amqp091", "qpid", "qpid-amqp091"),
+        ("qpid-amqp091", "amqp091", "qpid", "qpid-amqp091"),
+        ("", "amqp091", "qpid", ""),
         ("qpid-jms", "jms", "artemis", "qpid-jms"),
         ("qpid-jms", "jms", "qpid", "qpid-jms"),
         ("qpid-jms", "jms", "reference", "qpid-jms"),

@@ -498,7 +498,12 @@ def test_a_comparison_needs_three():
     other, same = facts(offends={"came_otherwise_than_other": 5}), facts()
     capabilities = (*RUN.capabilities, "pre_ack_mode")
     run = msgspec.structs.replace(
-        THROUGH_ARTEMIS, adapter="qpid", protocol="amqp091", profiles=("qpid",), capabilities=capabilities
+        THROUGH_ARTEMIS,
+        adapter="qpid",
+        protocol="amqp091",
+        vendor="qpid-amqp091",
+        profiles=("qpid",),
+        capabilities=capabilities,
     )
 
     def verdict(subject):

@@ -27,7 +27,7 @@ def fallbacks():
         for claim_id, check in item.decides.items():
             claim = CATALOGUE.claims[claim_id]
             if isinstance(check.control, Weakened) and claim.kind is not Kind.DEFAULT and changes_broker(check.control):
-                given = substitute(check, claim.kind, item.fault_for(claim), False, "amqp", ())
+                given = substitute(check, claim.kind, item.fault_for(claim), False, False, ())
                 found.setdefault(item.id, {})[given.anomaly] = given
     return found
 

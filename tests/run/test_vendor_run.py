@@ -109,7 +109,7 @@ def test_a_trial_of_it_is_replayed_with_the_same_client(judged: Judgement, folde
 def test_modes_are_compared_where_the_client_has_them(tmp_path: pathlib.Path) -> None:
     """One script plays both; its control lies in the second half alone."""
     asked = ("QPID-DUPS-01", "QPID-PRE-04", "QPID-NOACK-02")
-    made = _prepared(tmp_path / "run", adapter="qpid", protocol="amqp091", claims=asked)
+    made = _prepared(tmp_path / "run", adapter="qpid", protocol="amqp091", client="qpid-amqp091", claims=asked)
     found = {row.claim: row for row in campaign.execute(made, campaign.Watcher()).rows if row.claim in asked}
 
     assert dict.fromkeys(asked, (Verdict.HOLDS, 3, 1)) == {

@@ -1,12 +1,14 @@
-"""AMQP 0-9-1, by a vendor's own client."""
+"""AMQP 0-9-1, by pika's codec or by a vendor's own client."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from conformance.protocols.model import ClientProtocol
+from conformance.protocols.model import ClientProtocol, Greeting, Library, Scheme, Traits
 
 if TYPE_CHECKING:
+    from conformance.protocols.amqp091.options import Amqp091Options
     from conformance.protocols.ties import LinkReading
 
 
@@ -16,4 +18,24 @@ def _link() -> LinkReading:
     return LINK
 
 
-PROTOCOL = ClientProtocol(name="amqp091", title="AMQP 0-9-1", link=_link, vendors=True)
+def _options() -> type[Amqp091Options]:
+    from conformance.protocols.amqp091.options import Amqp091Options
+
+    return Amqp091Options
+
+
+PROTOCOL = ClientProtocol(
+    name="amqp091",
+    title="AMQP 0-9-1",
+    link=_link,
+    options=_options,
+    sessions=("library",),
+    vendors=True,
+    library=Library("pika", "pika"),
+    # Its own scheme is that of AMQP 1.0, which has the same port.
+    schemes=(Scheme("amqp091", 5672), Scheme("amqps091", 5671, secure=True)),
+    # connection.start, on channel 0: the first answer of a broker that speaks it.
+    greeting=Greeting(b"AMQP\x00\x00\x09\x01", re.compile(rb"\x01\x00\x00.{4}\x00\x0a\x00\x0a", re.DOTALL), 11),
+    # A basic.ack of a client has no answer. A basic.ack of the broker need not mean that the message is stored.
+    traits=Traits(confirm="basic.ack"),
+)
