@@ -17,7 +17,7 @@ Read in this order, which is also the order in which a run goes; a stage imports
 `ledger`        what a run has started, so that the next run can end it if the run was killed
 `adapters`      how a broker is described, configured, started and stopped: broker.toml, launchers, credentials
 `faults`        faults of the broker, its disk and its links, and the proof that they took effect
-`clients`       sessions over AMQP 1.0, STOMP 1.2 and vendors' clients, each in a worker process of its own
+`clients`       sessions over AMQP 1.0 and 0-9-1, STOMP 1.2 and vendors' clients, each in a worker process of its own
 `run`           the plan of a run, its brokers, its trials, and the loop that records them
 `judge`         the only decider: PySpark from histories to verdicts
 `report`        the report as data, page and text, and the user's expectations

@@ -183,7 +183,8 @@ def with_client(adapter: Adapter, client: ClientFile | None) -> Adapter:
         )
     if adapter.launcher.owned:
         raise UsageError(
-            f"--protocol {client.surface}: vendors' clients are not used with an external broker; use amqp or stomp",
+            f"--protocol {client.surface}: vendors' clients are not used with an external broker; use "
+            f"{' or '.join(WIRES)}",
             code="client-with-external",
         )
     file = adapter.file

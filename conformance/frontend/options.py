@@ -26,12 +26,14 @@ _LAUNCHERS = (
     "LAUNCHER is native, native=FOLDER (an unpacked distribution), docker, or, for a broker that runs already, "
     "external=URL[,URL] or external=FILE.toml with your own commands for its faults."
 )
+_OF_BOTH = " and ".join(word for word in VENDOR_SURFACES if word in WIRES)
+_OF_VENDORS = " and ".join(word for word in VENDOR_SURFACES if word not in WIRES)
 _PROTOCOLS = (
-    f"{', '.join(WIRES)}, or {' and '.join(VENDOR_SURFACES)} through a vendor's own client.  [default: {WIRES[0]}, or "
-    "the first one that the broker speaks]"
+    f"{', '.join(WIRES)}, or {_OF_VENDORS} through a vendor's own client (with --client also {_OF_BOTH}).  "
+    f"[default: {WIRES[0]}, or the first one that the broker speaks]"
 )
-WIRE_WORDS = " or ".join(WIRES)
-PORT_WORDS = " or ".join(f"{{{word}_port}}" for word in WIRES)
+WIRE_WORDS = f"{', '.join(WIRES[:-1])} or {WIRES[-1]}"
+PORT_WORDS = f"{', '.join(f'{{{word}_port}}' for word in WIRES[:-1])} or {{{WIRES[-1]}_port}}"
 """The placeholders of a broker's command line that takes a port."""
 
 _JUDGES = (RUN, JUDGE, PYTEST)
