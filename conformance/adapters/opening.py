@@ -11,7 +11,7 @@ import importlib.metadata
 import importlib.util
 import pathlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Literal, overload
 
@@ -237,12 +237,16 @@ def choose_protocol(asked: str, adapter: Adapter) -> str:
     return protocol
 
 
-def spoken(asked: str, adapter: Adapter) -> str:
-    """Return that protocol, or the one that the suite chooses if the broker does not speak it.
+def spoken(asked: str, adapter: Adapter, needed: Collection[str]) -> str:
+    """Return that protocol; if the broker does not speak it, the one over which it has most capabilities of `needed`.
 
-    A liar of the bundled broker checks the judge, not the protocol: it may lie over another one.
+    A liar of the bundled broker checks the judge, not the protocol: it may lie over another one. Counter-example: the
+    liar that ignores a prefetch has no such limit over AMQP 1.0.
     """
-    return asked if asked in adapter.file.protocols else choose_protocol("", adapter)
+    if asked in adapter.file.protocols:
+        return asked
+    own = [word for word in WIRES if word in adapter.file.protocols]
+    return max(own, key=lambda word: len(adapter.capabilities(word) & set(needed)))
 
 
 def no_client_reason(protocol: str, adapter: Adapter) -> str:

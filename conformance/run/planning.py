@@ -22,7 +22,7 @@ from conformance.adapters.file.settings import weaken
 from conformance.adapters.vendor_clients import ClientFile
 from conformance.claims import STORED, Catalogue, Claim, Subject, Value, is_about, unmet
 from conformance.scenario import MOST_ROUNDS, TRIALS, Check, Control, Liar, Scenario, SessionLiar, Weakened, slug
-from conformance.scenario.controls import STORES, changes_broker, substitute
+from conformance.scenario.controls import STORES, changes_broker, needed_by, substitute
 from conformance.scenario.needs import CLEAN_RESTART, TIME_TO_LIVE, Means
 from conformance.scenario.reading import (
     broker_acts,
@@ -378,7 +378,7 @@ def _is_as_weak(selection: Selection, scenario: Scenario, control: Weakened) -> 
 def _control_trial(selection: Selection, scenario: Scenario, control: Control, index: int) -> Planned:
     adapter, settings, client = _tried_on(selection, scenario, control)
     trial = _planned(selection, scenario, "control", control.label, index, adapter, settings)
-    script = trial.script
+    script, needed = trial.script, needed_by(scenario, filter(selection.applies, selection.claims))
     if isinstance(control, Liar) and client and vendor_clients.find(client).ack_confirm is None:
         # Another client than that of the broker on trial: a kill that waits for an answer would never come.
         script = dataclasses.replace(script, steps=without_answered_acks(script.steps))
@@ -386,7 +386,7 @@ def _control_trial(selection: Selection, scenario: Scenario, control: Control, i
         trial,
         script=script,
         client=client,
-        protocol=opening.spoken(selection.protocol, adapter),
+        protocol=opening.spoken(selection.protocol, adapter, needed),
         waits_for_liveness=control.waits_for_liveness,
         liar=control.name if isinstance(control, Liar) else None,
         session_liar=control.name if isinstance(control, SessionLiar) else "",

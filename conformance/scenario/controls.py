@@ -16,10 +16,10 @@ suite then uses that client wrongly, on the broker on trial, so that the check h
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from conformance.claims import Kind
-from conformance.scenario import Check, Liar, SessionLiar, Weakened
+from conformance.claims import Claim, Kind
+from conformance.scenario import Check, Liar, Scenario, SessionLiar, Weakened
 
 STORES = "persistence"
 _LOSSES = ("lost", "lost_committed")
@@ -89,6 +89,11 @@ def _lying(check: Check, fault: str) -> Check:
     """The check with its liar; without one, as in a user's own scenario, with its control, which cannot run."""
     liar = LIARS.get((check.anomaly, fault))
     return dataclasses.replace(check, control=liar) if liar else check
+
+
+def needed_by(item: Scenario, selected: Iterable[Claim]) -> set[str]:
+    """Return the capabilities of the selected claims that the scenario decides."""
+    return {name for claim in selected if claim.id in item.decides for name in claim.capabilities}
 
 
 def changes_broker(control: Weakened) -> bool:

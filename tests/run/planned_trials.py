@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from conformance import adapters, campaign, claims, scenario
+from conformance import adapters, campaign, claims, protocols, scenario
 from conformance.run.planning import Planned, Selection, subject_trials
 from conformance.scenario import Scenario
 from conformance.scenario.script import SETTLE, Publish
@@ -11,7 +11,7 @@ CATALOGUE = claims.load()
 SCENARIOS = scenario.load(CATALOGUE)
 REFERENCE = adapters.find("reference")
 SCRIPT = Scenario("odd", "", "async_ack", (Publish(5, window=5), *SETTLE), {})
-WIRES = [(a, p) for a in adapters.names() for p in ("amqp", "stomp") if p in adapters.find(a).file.protocols]
+WIRES = [(a, p) for a in adapters.names() for p in protocols.WIRES if p in adapters.find(a).file.protocols]
 """Each adapter with each protocol of the suite's own sessions."""
 
 
