@@ -28,7 +28,7 @@ from conformance.faults.power import image
 from conformance.frontend import doctor
 from conformance.frontend.cli import cli
 from conformance.frontend.doctor import probes
-from conformance.protocols import PROTOCOLS
+from conformance.protocols import PROTOCOLS, WIRES
 from conformance.scenario.script import DiskFault, PowerLoss
 
 CATALOGUE = claims.load()
@@ -156,17 +156,21 @@ def test_the_packages_are_those_of_the_project():
 
 @pytest.mark.parametrize(
     ("name", "module", "protocol", "package"),
-    [("python-qpid-proton", "proton", "amqp", "libssl-dev"), ("stomp.py", "stomp", "stomp", "pip install stomp.py")],
+    [
+        ("python-qpid-proton", "proton", "amqp", "libssl-dev"),
+        ("stomp.py", "stomp", "stomp", "pip install stomp.py"),
+        ("pika", "pika", "amqp091", "pip install pika"),
+    ],
 )
 def test_without_the_library_of_a_protocol(monkeypatch, name, module, protocol, package):
     """What is decided over it; without proton not even the bundled broker runs."""
     hidden(monkeypatch, module)
     found = doctor.check(name)
     decided = [CATALOGUE.claims[claim] for claim in {claim for item in SCENARIOS.values() for claim in item.decides}]
-    spoken = {p: {c.id for c in decided if claims.is_about(c, p, bundled=True)} for p in ("amqp", "stomp")}
-    (other,) = spoken.keys() - {protocol}
+    spoken = {p: {c.id for c in decided if claims.is_about(c, p, bundled=True)} for p in WIRES}
+    others = set().union(*(spoken[other] for other in spoken.keys() - {protocol}))
 
-    reported = f"--protocol {protocol}: {len(spoken[protocol])} claims, {len(spoken[protocol] - spoken[other])} of them"
+    reported = f"--protocol {protocol}: {len(spoken[protocol])} claims, {len(spoken[protocol] - others)} of them"
     assert ("missing", reported) == (found.state, found.enables.removesuffix(" decided only there"))
     assert package in found.todo
     assert (module == "proton") == (doctor.exit_code([found]) == ExitCode.HARNESS)
