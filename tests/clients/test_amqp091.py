@@ -116,6 +116,34 @@ def test_a_publish_is_mandatory_and_says_whose_it_is(session):
     assert ["1500", "1500"] == [each.expiration for each in heads]
 
 
+@pytest.mark.parametrize(
+    ("holds", "goes_on", "channel"),
+    [
+        (spec.Channel.Flow(active=False), spec.Channel.Flow(active=True), 1),
+        (spec.Connection.Blocked("low on disk"), spec.Connection.Unblocked(), 0),
+    ],
+    ids=["channel.flow", "connection.blocked"],
+)
+def test_a_sender_waits_while_the_broker_says_so(session, holds, goes_on, channel):
+    """Broker-J closes a channel that goes on sending; RabbitMQ reads no more from the connection."""
+
+    def script(peer):
+        peer.until(spec.Channel.Open)
+        peer.write(said(holds, channel))
+        peer.go.wait(10)
+        peer.write(said(goes_on, channel))
+
+    made = session(script)
+    made.attach_sender("q")
+    assert pump_until(made.pump, lambda: not made.sendable(), 10)
+    made.peer.go.set()
+    assert pump_until(made.pump, lambda: made.sendable() > 0, 10)
+    made.close()
+    answers = [each.active for each in made.peer.methods if isinstance(each, spec.Channel.FlowOk)]
+
+    assert ([False, True] if channel else []) == answers
+
+
 # transactions
 
 

@@ -117,7 +117,7 @@ class Amqp091Connection:
         self._channels = 0
         self._input, self._output = bytearray(), bytearray()
         self._contents: dict[int, _Incoming] = {}
-        self._answers: dict[int, Any] = {}
+        self._answers: dict[tuple[int, type], Any] = {}  # the last method of each kind on each channel
         self._heard = self._opened = self._closed = False
         self._socket = login.dial(connect_s)
         self._socket.setblocking(False)
@@ -145,11 +145,11 @@ class Amqp091Connection:
 
     def ask(self, channel: int, method: Any, answer: type) -> Any:
         """Send a method, wait for its answer and return it."""
-        self._answers.pop(channel, None)
+        self._answers.pop((channel, answer), None)
         self.put(channel, method)
-        if not pump_until(self.pump, lambda: isinstance(self._answers.get(channel), answer), ANSWER_S):
+        if not pump_until(self.pump, lambda: (channel, answer) in self._answers, ANSWER_S):
             raise ClientError(f"the broker did not answer {method.NAME} within {ANSWER_S:.0f} s")
-        return self._answers.pop(channel)
+        return self._answers.pop((channel, answer))
 
     def put(self, channel: int, method: Any, content: Content | None = None) -> None:
         """Queue a method; it leaves at the next `pump`."""
@@ -187,7 +187,7 @@ class Amqp091Connection:
             if not self._closed:
                 with contextlib.suppress(Disconnected):
                     self.put(0, spec.Connection.Close(200, "", 0, 0))
-                    pump_until(self.pump, lambda: isinstance(self._answers.get(0), spec.Connection.CloseOk), _CLOSE_S)
+                    pump_until(self.pump, lambda: (0, spec.Connection.CloseOk) in self._answers, _CLOSE_S)
         finally:
             self._closed = True
             self._socket.close()
@@ -308,7 +308,7 @@ class Amqp091Connection:
             self.put(channel, spec.Channel.CloseOk())
             raise Refused(f"the broker closed a channel: {self._said(method)}")
         else:
-            self._answers[channel] = method
+            self._answers[channel, type(method)] = method
             self._on_method(channel, method, None)
 
     def _on_content(self, channel: int, waiting: _Incoming, found: Any) -> None:
@@ -340,7 +340,7 @@ class Amqp091Connection:
             case spec.Connection.Blocked() | spec.Connection.Unblocked():
                 self.blocked = isinstance(method, spec.Connection.Blocked)
             case spec.Connection.CloseOk():
-                self._answers[0] = method
+                self._answers[0, spec.Connection.CloseOk] = method
             case spec.Connection.Close():
                 self._closed_by_broker(method)
             case _:

@@ -83,7 +83,7 @@ class Amqp091Session(Session):
         self._published = 0  # publishes on the channel of the senders since it has confirms
         self._unconfirmed: dict[int, SendOutcome] = {}
         self._returned: dict[str, str] = {}
-        self._confirms = False
+        self._confirms = self._held = False
         self._untruths = self._deliveries = 0
         self._connection = Amqp091Connection(
             Amqp091Login(job.connection.host, job.connection.port, job.connection.access),
@@ -126,7 +126,7 @@ class Amqp091Session(Session):
 
     @override
     def sendable(self) -> int:
-        return 0 if self._connection.blocked else super().sendable()
+        return 0 if self._connection.blocked or self._held else super().sendable()
 
     @override
     def send(
@@ -279,6 +279,9 @@ class Amqp091Session(Session):
                 self._on_confirm(method)
             case spec.Tx.SelectOk() | spec.Tx.CommitOk() | spec.Tx.RollbackOk() | spec.Channel.FlowOk():
                 self._on_transaction(channel, method)
+            case spec.Channel.Flow():  # Broker-J closes a channel that goes on sending
+                self._connection.put(channel, spec.Channel.FlowOk(method.active))
+                self._held = not method.active
             case spec.Basic.Cancel():
                 raise Refused("the broker cancelled a consumer: its queue is gone")
             case _:
