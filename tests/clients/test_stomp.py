@@ -159,7 +159,9 @@ def test_frames_leave_at_pump_after_one_flush_of_the_recorder(dial):
 def test_a_property_that_is_missing_or_another_is_seen(dial):
     """Each property of the publisher that sent the message is a header, and there may be more."""
     every = options.headers("p1:1") | {"number": 2}
-    whole = b"".join(f"{name}:{options.as_text(value)}\n".encode() for name, value in every.items()) + b"more:1\n"
+    escapes = str.maketrans({"\\": "\\\\", "\r": "\\r", "\n": "\\n", ":": "\\c"})
+    texts = ((name, options.as_text(value).translate(escapes)) for name, value in every.items())
+    whole = b"".join(f"{name}:{text}\n".encode() for name, text in texts) + b"more:1\n"
     comes = (message("p1:2", more=whole), message("p1:3", more=whole), message("p1:2"), message("p9:1"))
     session = dial(answers(receipt(1), *comes), publishers=(Publish(3, window=1, headers=True),))
     session.attach_receiver("q", 9, AckHeader.INDIVIDUAL)
