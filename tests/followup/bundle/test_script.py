@@ -184,7 +184,7 @@ def test_messages_are_those_of_the_trial(reproduce, protocol):
     text = written(item, protocol, anomalies=["lost"]).text
     lied, honest = reproduce(text, protocol, ["--liar", "ends-long-lives-at-once"], [])
 
-    assert "lives_ms=4233600000, properties={'text': 'zwölf \U0001d11e', 'empty': '', 'truth': True," in text
+    assert "lives_ms=4233600000, properties={'text': 'zwölf \U0001d11e', 'empty': '', 'signs': " in text
     assert (1, True) == (lied.returncode, "LOST 40 of 40" in lied.stdout), lied.stdout + lied.stderr
     assert 0 == honest.returncode, honest.stdout + honest.stderr
 
