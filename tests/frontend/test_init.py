@@ -64,7 +64,9 @@ def test_a_command_without_a_port_is_asked_for_again(asked, tmp_path):
     read = tomllib.loads((tmp_path / "broker.toml").read_text())
 
     assert (0, ["./mybroker", "{amqp_port}"]) == (done.returncode, read["start"]["command"]), done.stderr
-    assert "it takes no port: write {amqp_port} or {stomp_port} where it does" in done.stdout + done.stderr
+    assert (
+        "it takes no port: write {amqp_port}, {stomp_port} or {amqp091_port} where it does" in done.stdout + done.stderr
+    )
 
 
 @pytest.mark.process
@@ -108,9 +110,15 @@ def test_a_terminal_is_asked_for_what_is_missing(asked, tmp_path):
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        ((), "missing: COMMAND (Command line that starts the broker, with {amqp_port} or {stomp_port}); --depth-url "),
+        (
+            (),
+            "missing: COMMAND (Command line that starts the broker, with {amqp_port}, {stomp_port} or {amqp091_port}); --depth-url ",
+        ),
         (("--", "./mybroker"), "missing: --depth-url "),
-        ((*DEPTH, "--", "./mybroker"), "no protocol: write {amqp_port} or {stomp_port} where the command line takes"),
+        (
+            (*DEPTH, "--", "./mybroker"),
+            "no protocol: write {amqp_port}, {stomp_port} or {amqp091_port} where the command line takes",
+        ),
         (
             (*DEPTH, "--protocol", "amqp", "--", "./mybroker", "5672"),
             "the command line takes no {amqp_port}: the suite",
