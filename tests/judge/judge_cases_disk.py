@@ -87,6 +87,6 @@ DISK = """
 [refused_with_room]
 3 1 one of the first ten is refused: kept 1, sent 2, refused 2, kept 10
 1 0 the eleventh and later ones find the queue full: kept 1, sent 11 12, refused 11, refused 12
-2 1 the next publisher to the queue: kept 1, kept p2:1, sent p2:2, refused p2:2
+3 1 the next publisher to the queue: kept 1, kept p2:1, sent p2:2, refused p2:2
 1 0 without an answer: kept 1, sent 2, killed, no_answer 2
 """
