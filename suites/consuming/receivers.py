@@ -1,7 +1,9 @@
 """Several receivers of one session, on one connection: what one of them does must not disturb another."""
 
+from typing import Literal
+
 from conformance.scenario import Check, Liar, scenario
-from conformance.scenario.script import SETTLE, Consume, Publish, Together
+from conformance.scenario.script import SETTLE, Consume, Publish, Step, Together
 
 MIXED_UP = Liar("acknowledges-for-another-receiver")
 AGAIN = Check("delivered_after_acknowledgement", exposure="acknowledgements_confirmed", control=MIXED_UP)
@@ -100,6 +102,12 @@ class ReceiversOfLargeCopies:
     checks = KEPT_AND_WHOLE
 
 
+def consumers_of_large_copies(mode: Literal["auto", "no_ack"]) -> tuple[Step, ...]:
+    """Return the steps of six consumers in that mode, beside the publisher."""
+    consumers = (Consume(mode, 10, from_queue=place, stop=20) for place in range(6))
+    return (Together((*consumers, Publish(20, window=5, size=400_000, queues=6))), *SETTLE)
+
+
 @scenario
 class ConsumersOfLargeCopies:
     """Six consumers have a connection and a queue each, and each queue gets a copy of every message of 400 kB.
@@ -110,15 +118,7 @@ class ConsumersOfLargeCopies:
 
     mode = "auto"
     queue = {"copies_of": True}
-    steps = (
-        Together(
-            (
-                *(Consume("auto", 10, from_queue=place, stop=20) for place in range(6)),
-                Publish(20, window=5, size=400_000, queues=6),
-            )
-        ),
-        *SETTLE,
-    )
+    steps = consumers_of_large_copies("auto")
     checks = KEPT_AND_WHOLE
 
 
@@ -131,13 +131,5 @@ class ConsumersOfLargeCopiesUnderNoAck:
 
     mode = "no_ack"
     queue = {"copies_of": True}
-    steps = (
-        Together(
-            (
-                *(Consume("no_ack", 10, from_queue=place, stop=20) for place in range(6)),
-                Publish(20, window=5, size=400_000, queues=6),
-            )
-        ),
-        *SETTLE,
-    )
+    steps = consumers_of_large_copies("no_ack")
     checks = KEPT_AND_WHOLE

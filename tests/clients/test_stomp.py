@@ -15,7 +15,8 @@ from conformance.clients.session import Disconnected, OperationAnswer, Refused, 
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
 from conformance.protocols.stomp.options import StompOptions
-from conformance.protocols.stomp.sessions.raw_session import RawStompSession
+from conformance.protocols.stomp.sessions.dialogue import ReceivedFrame
+from conformance.protocols.stomp.sessions.raw_session import RawStompSession, encode
 from conformance.protocols.stomp.sessions.session import StompSession
 from conformance.scenario import options
 from conformance.scenario.script import Drain, Publish
@@ -159,9 +160,8 @@ def test_frames_leave_at_pump_after_one_flush_of_the_recorder(dial):
 def test_a_property_that_is_missing_or_another_is_seen(dial):
     """Each property of the publisher that sent the message is a header, and there may be more."""
     every = options.headers("p1:1") | {"number": 2}
-    escapes = str.maketrans({"\\": "\\\\", "\r": "\\r", "\n": "\\n", ":": "\\c"})
-    texts = ((name, options.as_text(value).translate(escapes)) for name, value in every.items())
-    whole = b"".join(f"{name}:{text}\n".encode() for name, text in texts) + b"more:1\n"
+    headers = {name: options.as_text(value) for name, value in every.items()} | {"more": "1"}
+    whole = encode(ReceivedFrame("MESSAGE", headers, b"")).removeprefix(b"MESSAGE\n").removesuffix(b"\n\0")
     comes = (message("p1:2", more=whole), message("p1:3", more=whole), message("p1:2"), message("p9:1"))
     session = dial(answers(receipt(1), *comes), publishers=(Publish(3, window=1, headers=True),))
     session.attach_receiver("q", 9, AckHeader.INDIVIDUAL)
