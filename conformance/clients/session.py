@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import select
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from typing_extensions import override
@@ -148,6 +149,20 @@ def pump_until(pump: Callable[[float], None], done: Callable[[], bool], timeout_
             return False
         pump(left)
     return True
+
+
+def wait_for_input(
+    poll: select.poll, line: int, read: Callable[[], None], timeout_s: float | None, own: Collection[int] = ()
+) -> None:
+    """Wait at most `timeout_s` (None: no limit) for an event, and call `read` if the descriptor `line` has input.
+
+    `own` are all descriptors of the connection if it has several. See `Session.watch` of any other.
+    """
+    for descriptor, events in poll.poll(None if timeout_s is None else max(timeout_s, 0) * 1000):
+        if descriptor == line and events & ~select.POLLOUT:
+            read()
+        elif descriptor not in (line, *own) and events & (select.POLLHUP | select.POLLERR):
+            raise SystemExit("the harness is gone")
 
 
 class Session(abc.ABC):

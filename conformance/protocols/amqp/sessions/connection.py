@@ -32,7 +32,7 @@ from proton import (
 from conformance import limits
 from conformance.adapters.credentials import OPEN, PLAIN, Access, library_lacks, mechanism_of
 from conformance.clients.connecting import Login, answered_in_tls
-from conformance.clients.session import Disconnected, LoginRefused, Refused, pump_until
+from conformance.clients.session import Disconnected, LoginRefused, Refused, pump_until, wait_for_input
 from conformance.errors import ClientError, LoginError
 
 _READ = 1 << 18
@@ -199,11 +199,7 @@ class AmqpClientConnection:
         beat_s = self._beat()
         self._write()
         wait_s = min((left for left in (timeout_s, beat_s) if left is not None), default=None)
-        for descriptor, events in self._poll.poll(None if wait_s is None else max(wait_s, 0) * 1000):
-            if descriptor != self._socket.fileno() and events & (select.POLLHUP | select.POLLERR):
-                raise SystemExit("the harness is gone")
-            if descriptor == self._socket.fileno() and events & ~select.POLLOUT:
-                self._read()
+        wait_for_input(self._poll, self._socket.fileno(), self._read, wait_s)
         self._drain_events()
         self._beat()
         self._write()

@@ -22,7 +22,7 @@ from pika.exceptions import AMQPError
 
 from conformance import limits
 from conformance.clients.connecting import Login, answered_in_tls
-from conformance.clients.session import Disconnected, LoginRefused, Refused, pump_until
+from conformance.clients.session import Disconnected, LoginRefused, Refused, pump_until, wait_for_input
 from conformance.errors import ClientError, LoginError
 
 ANSWER_S = 30.0
@@ -173,11 +173,7 @@ class Amqp091Connection:
         """
         self._handle()
         self._write()
-        for descriptor, events in self._poll.poll(None if timeout_s is None else max(timeout_s, 0) * 1000):
-            if descriptor != self._socket.fileno() and events & (select.POLLHUP | select.POLLERR):
-                raise SystemExit("the harness is gone")
-            if descriptor == self._socket.fileno() and events & ~select.POLLOUT:
-                self._read()
+        wait_for_input(self._poll, self._socket.fileno(), self._read, timeout_s)
         self._handle()
         self._write()
 

@@ -33,6 +33,7 @@ from conformance.clients.session import (
     Session,
     note_range,
     pump_until,
+    wait_for_input,
 )
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
@@ -451,11 +452,7 @@ class StompDialogue(Session):
     # incoming frames
 
     def _wait(self, timeout_s: float | None) -> None:
-        for descriptor, events in self._poll.poll(None if timeout_s is None else max(timeout_s, 0) * 1000):
-            if descriptor == self._readable and events & ~select.POLLOUT:
-                self._read()
-            elif descriptor not in self._own and events & (select.POLLHUP | select.POLLERR):
-                raise SystemExit("the harness is gone")
+        wait_for_input(self._poll, self._readable, self._read, timeout_s, self._own)
         if self._output:
             self._write()
 
