@@ -32,8 +32,9 @@ WAITS, SHUT = "waits for the window", "the window did not reopen"
 DELAYED = "delayed"
 """Detail of a DRAIN with unknown end: the rest waits for a redelivery delay that is too long for a trial."""
 
-UNSELECTED = "not selected"
-"""Detail of a DELIVER to a consumer whose selector does not match the message."""
+UNSELECTED, PASSED_OVER, SELECTED = "not selected", "passed over", "selected in vain"
+"""Details of a DELIVER or DRAIN, where each consumer had a selector: that of this one does not match the message; or it
+does; or so does that of a consumer before it, which waited in vain."""
 
 RECEIVER_ENDED = "its receiver ended"
 """Detail of a NACK by a receiver that ends while others of its session go on."""

@@ -100,6 +100,7 @@ class FileAdapter:
                 f"the adapter of {name} does not declare selectors over {protocol}",
             ),
             needs.SUBSCRIBED: (over.topic is not None, f"the adapter of {name} does not say `topic` over {protocol}"),
+            needs.TYPED: (traits.typed, f"every property is a text over {protocol}"),
             needs.TIME_TO_LIVE: (
                 traits.time_to_live or over.options.expires,
                 f"the file of {name} does not say `time_to_live` over {protocol}",

@@ -10,11 +10,11 @@ import msgspec
 
 from conformance.adapters.credentials import OPEN, Access
 from conformance.adapters.interface import DepthProbe
-from conformance.history import Header, parse_message
+from conformance.history import PASSED_OVER, SELECTED, UNSELECTED, Header, parse_message
 from conformance.protocols.options import ProtocolOptions
 from conformance.scenario import options
-from conformance.scenario.options import PARITY, parity
 from conformance.scenario.script import ClientFault, ClientStep, Consume, Drain, Publish
+from conformance.scenario.selectors import SELECTORS, is_selected
 
 Options = TypeVar("Options", bound=ProtocolOptions)
 
@@ -172,6 +172,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     Beside `queue` a publisher sends to `more_queues` in turn, and a drain empties them too; each has its depth probe. A
     consumer with several receivers has them on its queues in turn. A `Drain` with `collects` empties that dead-letter
     or expiry queue instead. `subscriber` is the client id under which the queues are durable subscriptions of a topic.
+    `in_vain`: where each consumer before this client had a selector, the names of those whose consumers were given
+    nothing for the liveness bound; else None.
     """
 
     step: ClientStep
@@ -184,6 +186,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     asks: Asks = Asks()
     collects: str = ""
     subscriber: str = ""
+    in_vain: tuple[str, ...] | None = None
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -202,8 +205,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def selector(self) -> str:
         """Return the selector of a consumer; empty for none."""
-        selects = isinstance(self.step, Consume) and self.step.selects
-        return f"{PARITY} = '{selects}'" if selects else ""
+        return SELECTORS[self.step.selects].text if isinstance(self.step, Consume) and self.step.selects else ""
 
     @property
     def prefetch(self) -> int:
@@ -220,9 +222,13 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
         """Return the application properties of a message of this trial, beside what names it."""
         return options.properties(self.sent_by(message), message)
 
-    def unselected(self, message: str) -> bool:
-        """Whether a consumer has a selector that does not match this message."""
-        return isinstance(self.step, Consume) and self.step.selects not in ("", parity(message))
+    def selection(self, message: str) -> str | None:
+        """Return how the history says for whom a message is; None if no selector has to do with it."""
+        if isinstance(self.step, Consume) and not is_selected(self.step.selects, message):
+            return UNSELECTED
+        if self.in_vain is None:
+            return None
+        return SELECTED if any(is_selected(name, message) for name in self.in_vain) else PASSED_OVER
 
     def sent_by(self, message: str) -> Publish | None:
         """Return the step whose publisher sends this message; None for a message of another."""

@@ -45,7 +45,8 @@ class Traits(NamedTuple):
     `confirm` names the answer to a send. `confirm_stores`: that answer promises that a durable message is stored; else
     the capability `confirm_means_stored` of a broker says so. `time_to_live`: a message has a field for it; else
     broker.toml names the headers. `acks_one`: an acknowledgement can cover one delivery only; else the capability
-    `individual_ack` says so. `refusal_names_send`: a refusal says which message was refused.
+    `individual_ack` says so. `refusal_names_send`: a refusal says which message was refused. `typed`: a property may
+    be a number or a truth, and not only a text.
     """
 
     confirm: str = "confirm"
@@ -55,6 +56,7 @@ class Traits(NamedTuple):
     time_to_live: bool = True
     acks_one: bool = True
     refusal_names_send: bool = True
+    typed: bool = True
 
 
 class Reproducer(NamedTuple):

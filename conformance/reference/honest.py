@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from conformance.reference.core.selector import Selector
 from conformance.reference.core.settlement import SettlementEvent
 
 
@@ -70,8 +71,10 @@ class Honest:
     bars_refusers = True
     """Whether a message is kept from a link that said undeliverable-here."""
 
-    ignores_selectors = False
-    """Whether a selector is taken, and every message matches it."""
+    @staticmethod
+    def selects_by(selector: Selector) -> Selector | None:
+        """The selector that is in force where a consumer asks for this one; None: every message matches."""
+        return selector
 
     drops_unselected = False
     """Whether a message that a selector passes over is removed, durably."""

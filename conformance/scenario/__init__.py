@@ -45,6 +45,7 @@ from conformance.scenario.needs import (
     SEVERAL,
     SPREADS,
     TURNED_AWAY,
+    TYPED,
     Need,
     in_mode,
     need_of,
@@ -78,6 +79,7 @@ from conformance.scenario.script import (
     TogetherFault,
     waits_for_answered_ack,
 )
+from conformance.scenario.selectors import SELECTORS
 
 DELIVERY_MODES = frozenset({"persistent", "non_persistent"})
 REFUSING = {"creates_addresses", "full_queue_policy", "max_message_bytes"}
@@ -307,6 +309,8 @@ class Scenario:
         more = {SETTINGS: offers, FRAMES: reads, MODIFIED: modifies, ANSWERED: answered}
         more[EXPIRY_QUEUE] = "expiry_destination" in dict(self.settings)
         more[SEVERAL] = most_queues(self.steps) > 1
+        selected = [s.selects for s in self._clients if isinstance(s, Consume) and s.selects]
+        more[TYPED] = any(SELECTORS[name].typed for name in selected)
         queues = (need_of(name) for name, _ in self.queue)
         others = (need for need in more if more[need])
         return (*queues, *others, *self._of_options("need"), *needs_of_launcher(self.steps))

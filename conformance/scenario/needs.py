@@ -139,6 +139,9 @@ MODIFIED = Need("the outcome modified")
 SELECTS = Need("message selectors")
 """Of a consumer that selects."""
 
+TYPED = Need("properties that are numbers and truths")
+"""Of a consumer that selects by them."""
+
 ANSWERED = Need("an answer to an acknowledgement")
 """Of a fault at the answer to an acknowledgement: without answers it would never fire."""
 

@@ -15,6 +15,7 @@ import msgspec
 from conformance.history import parse_message
 from conformance.scenario.needs import ENDS_ONE, FOR_TOPIC, HOLDS, PEEKS, RESENDS, SELECTS, TIME_TO_LIVE, Need
 from conformance.scenario.script import Consume, Publish
+from conformance.scenario.selectors import SELECTORS, word
 from conformance.words import ordinal
 
 PARITY = "parity"
@@ -58,10 +59,10 @@ def headers(message: str) -> dict[str, object]:
     `signs` are those that STOMP 1.2 escapes in a header (Value Encoding).
 
     >>> sorted(headers("p1:3"))
-    ['empty', 'large', 'number', 'part', 'signs', 'text', 'truth']
+    ['empty', 'large', 'number', 'part', 'signs', 'text', 'truth', 'word']
     """
     number = (parse_message(message) or (0, 0))[1]
-    texts = {"text": "zwölf \U0001d11e", "empty": "", "signs": "a\\b:c\rd\ne"}
+    texts = {"text": "zwölf \U0001d11e", "empty": "", "signs": "a\\b:c\rd\ne", "word": word(number)}
     return texts | {"truth": True, "number": number, "large": 1 << 40, "part": 0.5}
 
 
@@ -181,7 +182,12 @@ OF_CONSUME: tuple[StepOption, ...] = (
         unwritten="a consumer of another queue than the first is",
     ),
     StepOption(field="ends", of_client=ENDS_ONE),
-    StepOption(field="selects", need=SELECTS, unwritten="a consumer with a selector is"),
+    StepOption(
+        field="selects",
+        says=lambda step: f"select by {SELECTORS[step.selects].text}",
+        need=SELECTS,
+        unwritten="a consumer with a selector is",
+    ),
 )
 
 _OF: Mapping[type, tuple[StepOption, ...]] = {Publish: OF_PUBLISH, Consume: OF_CONSUME}

@@ -184,7 +184,7 @@ class Consume(_Step, frozen=True):
     consumer of its own. A cumulative acknowledgement covers what all of them got. `from_queue`: so many queues of the
     trial come before the first of these, so that clients beside each other can have a queue each. `ends`: after so many
     deliveries the first of them ends, and gives back what it has not acknowledged; the others go on. `selects`: the
-    selector of each receiver matches the messages with this `parity` (`Publish.parity`), and no others.
+    name of the selector of each receiver (`scenario.selectors`).
 
     For a vendor's client: `thrown` among `refuse` is a listener that throws. `receives` calls `receive()` in a mode
     that otherwise has a listener, and `on_session` calls `acknowledge()` of the session instead of the message's.
@@ -212,7 +212,7 @@ class Consume(_Step, frozen=True):
     queues: Count = 1
     from_queue: int = 0
     ends: int = 0
-    selects: Literal["", "odd", "even"] = ""
+    selects: str = ""
     receives: bool = False
     on_session: bool = False
     honest: bool = False

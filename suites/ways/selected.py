@@ -1,7 +1,8 @@
-"""Messages that the selector of no consumer matches any more: they have to stay in their queue."""
+"""Consumers with selectors: each gets what it selects, and what none selects any more stays in its queue."""
 
 from conformance.scenario import Check, Liar, scenario
 from conformance.scenario.script import SETTLE, Consume, Publish
+from conformance.scenario.selectors import NUMBERS, TEXTS, takers
 
 PASSED_OVER = Liar("drops-what-selectors-pass-over")
 SELECTED = Check("unselected", exposure="delivered", control=Liar("ignores-selectors"))
@@ -57,3 +58,36 @@ class UnacknowledgedAndNoLongerSelected:
         Check("lost_unacknowledged", exposure="confirmed", control=PASSED_OVER),
         SELECTED,
     )
+
+
+MATCHED = Check(
+    "overlooked", exposure="received", control=Liar("matches-nothing-after-not", trials=3, waits_for_liveness=True)
+)
+
+
+@scenario
+class MessagesSelectedByTexts:
+    """Ten consumers, one after the other, compare texts in their selectors: each gets what matches, and ends.
+
+    Quotes, LIKE with its signs, IN, NOT, IS NULL, AND and OR together, words in small letters, and a property that no
+    message has, of which every comparison is unknown.
+    """
+
+    mode = "auto"
+    varies = False
+    steps = (Publish(70, window=20, headers=True, parity=True), *takers(TEXTS, 70), *SETTLE)
+    checks = (MATCHED, SELECTED)
+
+
+@scenario
+class MessagesSelectedByNumbers:
+    """Twenty consumers, one after the other, select by numbers and truths: each gets what matches, and ends.
+
+    Whole numbers beside ones with a point, BETWEEN, sums, products, signs and parentheses; truths alone; texts that are
+    no numbers; and a property that no message has. What none selects stays in the queue.
+    """
+
+    mode = "auto"
+    varies = False
+    steps = (Publish(40, window=20, headers=True), *takers(NUMBERS, 40), *SETTLE)
+    checks = (MATCHED, SELECTED)

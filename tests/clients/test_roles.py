@@ -14,7 +14,7 @@ from conformance.clients.roles import play as roles
 from conformance.clients.roles.modes import MODES, AckHeader
 from conformance.clients.session import Refused, SendOutcome
 from conformance.errors import ClientError
-from conformance.history import UNSELECTED, Op, Phase
+from conformance.history import PASSED_OVER, SELECTED, UNSELECTED, Op, Phase
 from conformance.scenario.script import Consume, Drain, Kill, Nth, Publish
 
 
@@ -443,14 +443,21 @@ def test_a_message_is_refused_once(play):
 
 
 @pytest.mark.parametrize(
-    ("selects", "recorded"), [("", []), ("odd", ["p1:2", "foreign"]), ("even", ["p1:1", "foreign"])]
+    ("selects", "in_vain", "recorded"),
+    [
+        ("", None, [None, None, None]),
+        ("odd", None, [None, UNSELECTED, UNSELECTED]),
+        ("even", (), [UNSELECTED, PASSED_OVER, UNSELECTED]),
+        ("", ("odd",), [SELECTED, PASSED_OVER, PASSED_OVER]),
+        ("", ("odd", "even"), [SELECTED, SELECTED, PASSED_OVER]),
+    ],
 )
-def test_a_message_that_the_selector_does_not_match_is_recorded(play, selects, recorded):
-    _, events = play(Consume("auto", selects=selects, stop=3), Listed(messages=["p1:1", "p1:2", "foreign"]))
-    found = [event for event in events if event.op is Op.DELIVER]
+def test_each_delivery_says_what_the_selectors_have_to_do_with_it(play, selects, in_vain, recorded):
+    """Its own, and those of the consumers before it."""
+    broker = Listed(messages=["p1:1", "p1:2", "foreign"])
+    _, events = play(Consume("auto", selects=selects, stop=3), broker, in_vain=in_vain)
 
-    assert recorded == [event.message for event in found if event.detail == UNSELECTED]
-    assert len(found) == 3
+    assert recorded == [event.detail for event in events if event.op is Op.DELIVER]
 
 
 def test_a_message_is_refused_whenever_it_comes(play):

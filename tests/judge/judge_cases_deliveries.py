@@ -158,6 +158,14 @@ DELIVERIES = """
 1 0 a drain without a selector gets everything: kept 1 2, handed 1, settled 2
 0 0 nothing was delivered to a consumer that selects: kept 1, settled 1
 
+[overlooked]
+3 1 of two that came after a wait one was selected before: kept 1 2 3, starved, handed 1 detail="passed over",
+    came 2 detail="selected in vain", came 3 detail="passed over"
+2 0 no consumer waited: kept 1 2, handed 1 detail="passed over", came 2 detail="selected in vain"
+2 0 it came before the wait, and again: kept 1 2, handed 1 detail="passed over", starved,
+    came 1 detail="selected in vain", came 2 detail="passed over"
+0 0 the consumers had no selectors: kept 1 2, starved, handed 1, came 2
+
 [release_counted]
 2 1 a release that counts: handed 1, given_back 1, handed 1 count=1, handed 2 count=3, given_back 2, handed 2 count=3
 1 0 a release that leaves the count of earlier failures: handed 1 count=2, given_back 1, handed 1 count=2

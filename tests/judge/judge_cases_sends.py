@@ -80,6 +80,8 @@ SENDS = """
     came 3, silent 1, silent 2
 2 1 withheld from one consumer, and given to a later one: kept 1 2, took 1, starved, handed 2 consumer=2, silent 1
 1 1 committed and withheld: put t1 1, committed t1, starved, came 1, silent 1, silent 2
+2 0 what a selector passes over, or overlooks, is not stuck: kept 1 2, starved, handed 1 detail="passed over",
+    came 2 detail="selected in vain", silent 1
 2 0 a consumer with a delivery open waits for the next: kept 1 2, handed 1, starved, came 1, came 2, silent 1
 2 0 sent only after a consumer has waited: kept 1, took 1, starved, kept 2, came 2, silent 1
 4 0 a consumer waits while another one holds the rest: kept 1 2 3 4, handed 1 consumer=2, handed 2, ack_sent 2, starved,

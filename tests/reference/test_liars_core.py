@@ -194,6 +194,16 @@ def passed_over(rig):
     return len(got), len(rig.bodies())
 
 
+def matched_after_not(rig):
+    """What a consumer with NOT before its AND, and one with parentheses there, are sent of a red message."""
+    rig.send(store({"colour": "red"}, b"1").bare)
+    rig.disk()
+    texts = ("NOT colour = 'blue' AND colour = 'red'", "NOT (colour = 'blue') AND colour = 'red'")
+    links = [rig.link(selector=selector.parse(text))[1] for text in texts]
+    rig.disk()
+    return [len(got) for got in links]
+
+
 def sent_to_a_topic(rig):
     """What two durable subscriptions have of a message when the client of one of them is away."""
     attended, left = (rig.broker.subscription("t", "client", name).name for name in ("a", "b"))
@@ -232,6 +242,7 @@ CASES = {
     "dead-letters-at-once": (abandoned, ([b"1"], []), ([], [b"1"])),
     "drops-what-selectors-pass-over": (passed_over, (0, 2), (0, 0)),
     "ignores-selectors": (passed_over, (0, 2), (2, 2)),
+    "matches-nothing-after-not": (matched_after_not, [1, 0], [0, 1]),
     "commits-rollbacks": (rolled_back, [], [b"1"]),
 }
 

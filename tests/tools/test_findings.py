@@ -29,6 +29,10 @@ SAID = {
     "artemis_first_acquirer_absent.py": ["first delivery: first-acquirer False delivery-count 0"],
     "artemis_stomp_acknowledgement_in_transaction.py": ["after ABORT and a new connection: nothing within 3 s"],
     "artemis_stomp_auto_window.py": ["auto with a window: stops before the end", "auto with no window: all"],
+    "artemis_selector_not_binds_first.py": [
+        "NOT (word = 'plain') AND word LIKE 'z%': the message came",
+        "NOT word = 'plain' AND word LIKE 'z%': nothing came within 5 s",
+    ],
     "artemis_stomp_nack_discards.py": [
         "a consumer gets: MESSAGE",
         "the NACK gets: RECEIPT",

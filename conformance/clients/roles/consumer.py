@@ -22,7 +22,7 @@ from conformance.clients.roles.operations import (
 from conformance.clients.session import Disconnected, OperationAnswer, Received, Refused, Session
 from conformance.clients.trigger import ArmedFault
 from conformance.errors import ClientError
-from conformance.history import RECEIVER_ENDED, UNSELECTED, Op, Phase, Recorder, make_body, message_id
+from conformance.history import RECEIVER_ENDED, Op, Phase, Recorder, make_body, message_id
 from conformance.scenario.script import Consume
 
 _FORWARDED = 256
@@ -168,7 +168,7 @@ class _Consumer:
     def _hand(self, received: Received) -> None:
         self.delivered += 1
         self.open.append(received)
-        detail = UNSELECTED if self.job.work.unselected(received.message) else None
+        detail = self.job.work.selection(received.message)
         self._record(Op.DELIVER, Phase.OK, received, detail=detail, **delivery_fields(received, self.job))
 
     def _after_processing(self, received: Received) -> None:

@@ -234,7 +234,8 @@ def _take_drained(job: Job, session: Session, note: Note, phase: Phase = Phase.O
     while session.incoming:
         received = next_received(session, job)
         about = delivery_fields(received, job)
-        note(Op.DRAIN, phase, message=received.message, queue=job.work.queue, detail=detail, **about)
+        passed = detail or job.work.selection(received.message)
+        note(Op.DRAIN, phase, message=received.message, queue=job.work.queue, detail=passed, **about)
         session.acknowledge([received])
         got += 1
     if got:

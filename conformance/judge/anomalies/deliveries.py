@@ -8,6 +8,12 @@ from conformance.judge.anomalies.model import Anomaly, UndrainedAnomaly
 
 OWED = "(confirmed OR committed) AND durable"
 
+# Of two consumers at once, one may wait because the other has prefetched everything.
+_WITHHELD = (
+    "coalesce(confirmed_at, committed_at) < starved_at AND received_at > starved_at"
+    " AND (coalesce(one_consumer, true) OR shared_from >= shared_until)"
+)
+
 REFUSALS = (
     Anomaly(
         "released_gone",
@@ -40,6 +46,13 @@ REFUSALS = (
         applies="handed > 0",
         offends="unselected",
         words="messages delivered to a consumer whose selector does not match them",
+    ),
+    UndrainedAnomaly(
+        "overlooked",
+        "A consumer whose selector matches a message waited for the liveness bound, and a later one was given it.",
+        applies="selective AND (confirmed OR committed)",
+        offends=f"selected_before AND {_WITHHELD}",
+        words="confirmed messages came only to a later consumer than the one whose selector matches them",
     ),
     Anomaly(
         "release_counted",
@@ -107,12 +120,6 @@ REFUSALS = (
 )
 
 
-# Of two consumers at once, one may wait because the other has prefetched everything.
-_WITHHELD = (
-    "coalesce(confirmed_at, committed_at) < starved_at AND received_at > starved_at"
-    " AND (coalesce(one_consumer, true) OR shared_from >= shared_until)"
-)
-
 DELIVERIES = (
     UndrainedAnomaly(
         "stuck",
@@ -125,7 +132,7 @@ DELIVERIES = (
         """,
         applies="(confirmed OR committed) AND (stuck_at IS NOT NULL OR silent_drains > 0)",
         offends="(ack_sent_at IS NULL AND (redelivered_at > stuck_at OR (stuck_at IS NOT NULL AND left_in_queue)))"
-        f" OR late_after_restart OR ({_WITHHELD})",
+        f" OR late_after_restart OR (NOT selective AND {_WITHHELD})",
         words="confirmed messages stuck in the queue, or delivered only after another restart",
     ),
     Anomaly(
@@ -317,7 +324,7 @@ DELIVERIES = (
         The consumer waited for the liveness bound after it had acknowledged everything up to its prefetch limit.
         """,
         applies="confirmed",
-        offends="confirmed_at < starved_at AND handed = 0 AND redelivered > 0",
+        offends="confirmed_at < starved_at AND NOT selective AND handed = 0 AND redelivered > 0",
         words="confirmed messages withheld from a consumer that had acknowledged everything",
     ),
 )

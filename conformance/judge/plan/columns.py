@@ -16,7 +16,9 @@ from conformance.history import (
     OF_ACK,
     OF_ANOTHER,
     OUTSIDE,
+    PASSED_OVER,
     RECEIVER_ENDED,
+    SELECTED,
     SHUT,
     UNSELECTED,
     WAITS,
@@ -277,6 +279,8 @@ MESSAGE: Mapping[str, str] = {
     "handed_before_answer": "coalesce(bool_or(hands AND at_ns < last_ack_at AND at_ns < last_answered_at), false)",
     "held": "max(holding) FILTER (WHERE hands)",
     "unselected": f"coalesce(bool_or(hands AND detail = '{UNSELECTED}'), false)",
+    "selective": f"coalesce(bool_or((hands OR drains) AND detail IN ('{PASSED_OVER}', '{SELECTED}')), false)",
+    "selected_before": f"coalesce(bool_or((hands OR drains) AND detail = '{SELECTED}'), false)",
     "redelivered": "count_if(drains)",
     "redelivered_at": "min(at_ns) FILTER (WHERE drains)",
     # The drains that brought it, one bit each by their numbers, and the epoch of the first of them.

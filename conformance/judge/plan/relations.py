@@ -162,10 +162,6 @@ def unpack(witness: int) -> tuple[int, int]:
     return divmod(witness, PACK)
 
 
-def _few(paths: Sequence[str], count: int) -> bool:
-    return len(paths) <= FEW and count <= MANY
-
-
 def _exploded(anomalies: Sequence[Anomaly]) -> dict[str, str]:
     """Return columns that make a row for each anomaly that a message shows, and one with an empty `failing`.
 
@@ -221,7 +217,7 @@ def count_anomalies(rows: DataFrame, used: Iterable[Check]) -> DataFrame:
 
 def messages(spark: SparkSession, paths: Sequence[str], count: int, used: Iterable[Check]) -> DataFrame:
     """Return a row for each message (`is_message`) with the columns of these checks, and rows of what is about none."""
-    frame, few = read_parquet(spark, paths, SPARK_SCHEMA), _few(paths, count)
+    frame, few = read_parquet(spark, paths, SPARK_SCHEMA), len(paths) <= FEW and count <= MANY
     return messages_of(frame.coalesce(1) if few else frame, used, few=few)
 
 

@@ -39,7 +39,7 @@ PROTOCOL = ClientProtocol(
         12,
     ),
     # A refusal is an ERROR, which need not name the SEND that it refuses (STOMP 1.2, ERROR).
-    traits=Traits(confirm="STOMP RECEIPT", time_to_live=False, acks_one=False, refusal_names_send=False),
+    traits=Traits(confirm="STOMP RECEIPT", time_to_live=False, acks_one=False, refusal_names_send=False, typed=False),
     reproducer=Reproducer(
         template="stomp.py.j2",
         modules={"": "socket", "tls": "ssl"},

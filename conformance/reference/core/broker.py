@@ -298,8 +298,8 @@ class ReferenceBroker:
         """The subscription is served from the next `dispatch` on."""
         if not self.behaviour.outlives_consumers(self._taken_over):
             raise SystemExit(f"no consumer is served: {self._taken_over:,} messages were taken over")
-        if self.behaviour.ignores_selectors:
-            subscription.selector = None
+        if subscription.selector is not None:
+            subscription.selector = self.behaviour.selects_by(subscription.selector)
         subscription.queue.subscribe(subscription)
         self._undispatched[subscription.queue] = None
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import functools
 import struct
+import uuid
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _DESCRIPTORS = (b"\x00\x53\x70", b"\x00\x80\x00\x00\x00\x00\x00\x00\x00\x70")
 """A header starts with its descriptor 0x70, as a smallulong or as a ulong (AMQP 1.0 section 1.6.9)."""
@@ -253,6 +254,76 @@ def encodings(content: bytes, code: int) -> frozenset[bytes]:
     """
     long = bytes((code + 0x10,)) + struct.pack(">I", len(content)) + content
     return frozenset({long} if len(content) > 0xFF else {long, bytes((code, len(content))) + content})
+
+
+_CONSTANTS: dict[int, Any] = {0x40: None, 0x41: True, 0x42: False, 0x43: 0, 0x44: 0}
+_NUMBERS = {
+    code: struct.Struct(form)
+    for code, form in {
+        0x50: ">B", 0x51: ">b", 0x52: ">B", 0x53: ">B", 0x54: ">b", 0x55: ">b", 0x56: ">?", 0x60: ">H", 0x61: ">h",
+        0x70: ">I", 0x71: ">i", 0x72: ">f", 0x80: ">Q", 0x81: ">q", 0x82: ">d", 0x83: ">q",
+    }.items()
+}  # fmt: skip
+_BINARY, _UUID, _SHORT_STRING = 0x0, 0x98, 0xA1
+"""The low nibble of binary among the variable widths 0xA and 0xB, and two constructors (section 1.6)."""
+
+OTHER = object()
+"""Stands for a value of another type than those of `value`: lists, maps, arrays, described values, char, decimals."""
+
+
+def values(data: bytes, at: int) -> list[Any]:
+    """What a list or map holds, keys and values alike, one level deep."""
+    code = data[at]
+    if code == 0x45:
+        return []
+    if code not in (0xC0, 0xC1, 0xD0, 0xD1):
+        raise DecodeError("a section that is no list or map")
+    (count,), at = (data[at + 2 : at + 3], at + 3) if code < 0xD0 else (struct.unpack_from(">I", data, at + 5), at + 9)
+    items: list[Any] = []
+    for _ in range(count):
+        code = data[at]
+        if code == _SHORT_STRING:  # these two first: nearly all are one of them
+            last = at + 2 + data[at + 1]
+            if last > len(data):
+                raise IndexError(last)
+            items.append(data[at + 2 : last].decode())
+        elif code == _NULL[0]:
+            last = at + 1
+            items.append(None)
+        else:
+            last = end(data, at)
+            items.append(value(data, at, last))
+        at = last
+    return items
+
+
+def value(data: bytes, at: int, last: int) -> Any:
+    """The value from `at` to `last`: None, a truth, number, UUID, text or bytes; or `OTHER`."""
+    code = data[at]
+    if code in _CONSTANTS:
+        return _CONSTANTS[code]
+    if code in _NUMBERS:
+        return _NUMBERS[code].unpack_from(data, at + 1)[0]
+    if code == _UUID:
+        return uuid.UUID(bytes=data[at + 1 : last])
+    if code >> 4 in (0xA, 0xB):
+        raw = data[at + (5 if code >> 4 & 1 else 2) : last]
+        return raw if code & 0xF == _BINARY else raw.decode()
+    return OTHER
+
+
+def properties(bare: bytes) -> dict[str, object]:
+    """The application properties by name, as `value` says them; none if the sections cannot be read."""
+    try:
+        for section, at in walk(bare):
+            if section is None or section > APPLICATION_PROPERTIES:
+                break
+            if section == APPLICATION_PROPERTIES:
+                items = values(bare, at)
+                return dict(zip(items[::2], items[1::2], strict=True))
+    except (DecodeError, IndexError, struct.error, TypeError, ValueError):
+        pass
+    return {}
 
 
 def entry(bare: bytes, section: int, keys: frozenset[bytes]) -> bytes | None:

@@ -68,7 +68,12 @@ DELIVERING: dict[str, Lie] = {
     "ignores-selectors": lie(
         "A selector is taken, and its consumer is sent every message.",
         "unselected",
-        ignores_selectors=True,
+        selects_by=lambda _selector: None,
+    ),
+    "matches-nothing-after-not": lie(
+        "A selector that begins with NOT, without parentheses before its AND, matches no message.",
+        "overlooked",
+        selects_by=lambda selector: selector._replace(value=lambda _: False) if selector.negates else selector,
     ),
     "drops-what-selectors-pass-over": lie(
         "A message that the selector of a consumer passes over is removed, durably.",

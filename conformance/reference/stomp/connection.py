@@ -2,7 +2,8 @@
 
 What the standard leaves to the server:
 
-- A destination is a queue's name; `/queue/NAME` is the queue NAME. There are no topics. A selector is `NAME = 'TEXT'`.
+- A destination is a queue's name; `/queue/NAME` is the queue NAME. There are no topics.
+- A selector is one of Jakarta Messaging, 3.8.1, over headers, all of which are texts to it (`core.selector`).
 - A SEND is durable with the header `persistent:true`, and only then. Its RECEIPT says that it is stored.
 - The RECEIPT of ACK, NACK, COMMIT and ABORT says that their effect is stored; in a transaction, that of SEND, ACK and
   NACK says that they are part of it. SUBSCRIBE, UNSUBSCRIBE and BEGIN have nothing to store. The RECEIPT of DISCONNECT

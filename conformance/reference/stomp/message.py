@@ -16,7 +16,6 @@ message-id becomes the header amqp-message-id.
 from __future__ import annotations
 
 import struct
-import uuid
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -42,20 +41,6 @@ _MESSAGE_ID, _CONTENT_TYPE, _EXPIRY = 0, 6, 8
 """Places in the list of the properties section (3.2.4)."""
 
 _PRIORITIES = frozenset("0123456789")
-
-_CONSTANTS: dict[int, Any] = {0x40: None, 0x41: True, 0x42: False, 0x43: 0, 0x44: 0}
-_NUMBERS = {
-    code: struct.Struct(form)
-    for code, form in {
-        0x50: ">B", 0x51: ">b", 0x52: ">B", 0x53: ">B", 0x54: ">b", 0x55: ">b", 0x56: ">?", 0x60: ">H", 0x61: ">h",
-        0x70: ">I", 0x71: ">i", 0x72: ">f", 0x80: ">Q", 0x81: ">q", 0x82: ">d", 0x83: ">q",
-    }.items()
-}  # fmt: skip
-_BINARY, _UUID, _SHORT_STRING = 0x0, 0x98, 0xA1
-"""The low nibble of binary among the variable widths 0xA and 0xB, and two constructors (section 1.6)."""
-
-_PASSED = object()
-"""Stands for a value that has no text: lists, maps, arrays, described values, char and the decimals."""
 
 
 class Text(NamedTuple):
@@ -124,11 +109,11 @@ def _show(bare: bytes) -> Text:
     parts: list[bytes] = []
     for section, at in sections.walk(bare):
         if section == _PROPERTIES:
-            headers += _properties(_items(bare, at))
+            headers += _properties(sections.values(bare, at))
         elif section == _APPLICATION:
-            headers += _named(_items(bare, at))
+            headers += _named(sections.values(bare, at))
         elif section in (_DATA, _VALUE):
-            parts.append(_bytes(_scalar(bare, at, sections.end(bare, at))))
+            parts.append(_bytes(sections.value(bare, at, sections.end(bare, at))))
         elif section in (_SEQUENCE, None):
             raise DecodeError("no body that STOMP could show")
     return Text(headers, b"".join(parts))
@@ -154,7 +139,7 @@ def _text(value: Any) -> str | None:
     """The value as text; None for null and for what has no text, as bytes that are not UTF-8 have none."""
     if isinstance(value, str) or value is None:
         return value
-    if value is _PASSED:
+    if value is sections.OTHER:
         return None
     if isinstance(value, bool):
         return str(value).lower()
@@ -167,50 +152,9 @@ def _text(value: Any) -> str | None:
 
 
 def _bytes(value: Any) -> bytes:
-    if value is _PASSED:
+    if value is sections.OTHER:
         raise DecodeError("no body that STOMP could show")
     return value if isinstance(value, bytes) else (_text(value) or "").encode()
-
-
-def _items(data: bytes, at: int) -> list[Any]:
-    """What a list or map holds, keys and values alike, one level deep."""
-    code = data[at]
-    if code == 0x45:
-        return []
-    if code not in (0xC0, 0xC1, 0xD0, 0xD1):
-        raise DecodeError("a section that is no list or map")
-    (count,), at = (data[at + 2 : at + 3], at + 3) if code < 0xD0 else (struct.unpack_from(">I", data, at + 5), at + 9)
-    items: list[Any] = []
-    for _ in range(count):
-        code = data[at]
-        if code == _SHORT_STRING:  # these two first: nearly all are one of them
-            end = at + 2 + data[at + 1]
-            if end > len(data):
-                raise IndexError(end)
-            items.append(data[at + 2 : end].decode())
-        elif code == _NULL[0]:
-            end = at + 1
-            items.append(None)
-        else:
-            end = sections.end(data, at)
-            items.append(_scalar(data, at, end))
-        at = end
-    return items
-
-
-def _scalar(data: bytes, at: int, end: int) -> Any:
-    """The value from `at` to `end`, or `_PASSED`."""
-    code = data[at]
-    if code in _CONSTANTS:
-        return _CONSTANTS[code]
-    if code in _NUMBERS:
-        return _NUMBERS[code].unpack_from(data, at + 1)[0]
-    if code == _UUID:
-        return uuid.UUID(bytes=data[at + 1 : end])
-    if code >> 4 in (0xA, 0xB):
-        raw = data[at + (5 if code >> 4 & 1 else 2) : end]
-        return raw if code & 0xF == _BINARY else raw.decode()
-    return _PASSED
 
 
 def _string(text: str) -> bytes:

@@ -24,7 +24,7 @@ from conformance.clients.workers.pool import Child, WorkerPool
 from conformance.errors import BlockedError, BrokerError, ClientError, FaultError, Interrupted, LaunchError
 from conformance.history import Ended, Header, close_history
 from conformance.run.trial.jobs import reachable
-from conformance.scenario.script import Ask, Consume, Drain, Publish
+from conformance.scenario.script import Ask, ClientStep, Consume, Drain, Publish
 
 _PROCESS = {Publish: "publisher", Consume: "consumer", Drain: "drain", Ask: "asker"}
 _GOING_S = 5.0
@@ -75,7 +75,7 @@ class ClientRunner:
         folder: pathlib.Path,
         header: Header,
         abort: Abort,
-        learn: Callable[[JobResult], object] = bool,
+        learn: Callable[[ClientStep, JobResult], object] = lambda _step, _result: None,
     ) -> None:
         self.broker, self.worker_pool, self.folder, self.abort = broker, worker_pool, folder, abort
         self.waited_s = 0.0
@@ -186,7 +186,7 @@ class ClientRunner:
         _close(job, Ended.FINISHED)
         self._check_blocked(result)
         self.waited_s += result.waited_s
-        self._learn(result)
+        self._learn(job.work.step, result)
         return result
 
     def _check_blocked(self, result: JobResult) -> None:

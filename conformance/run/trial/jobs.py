@@ -52,10 +52,13 @@ class JobMaker:
         self._header = header
         self._asked: list[SentTransaction] = []
         self._publishers = self._consumers = 0
+        self._selectors: set[str] = set()
+        self._in_vain: list[str] = []
         self._speaks = planned.adapter.file.protocols[planned.protocol]
 
-    def learn(self, result: JobResult) -> None:
+    def learn(self, step: ClientStep, result: JobResult) -> None:
         """Note what later jobs depend on."""
+        self._in_vain += [step.selects] if isinstance(step, Consume) and result.ended == "stuck" else []
         self.slowest_s = max(self.slowest_s, result.slowest_s)
         self._asked += [result.asked] if result.asked else []
 
@@ -73,6 +76,7 @@ class JobMaker:
         step, asks = self._known(step)
         topic = self._speaks.topic if self.planned.script.subscribed and not collects else None
         work = self._work(step, asks, collects, self.queue if topic else "")
+        self._selectors |= {step.selects} if isinstance(step, Consume) else set()
         return Job(
             connection=self._connection(work),
             dialect=self._dialect(step, topic),
@@ -102,6 +106,7 @@ class JobMaker:
             asks=asks,
             collects=collects,
             subscriber=topic,
+            in_vain=tuple(self._in_vain) if self._selectors and "" not in self._selectors else None,
         )
 
     def _connection(self, work: Work) -> Connection:
