@@ -17,8 +17,8 @@ from conformance.reference.security import ServerTls
 def main(argv: Sequence[str]) -> int:
     """Serves until SIGTERM or SIGINT; the exit code: 0 stopped, 3 could not start, 4 a word is not known.
 
-    Prints `ready amqp=127.0.0.1:N stomp=127.0.0.1:S http=127.0.0.1:M` on standard output when it serves (stomp only if
-    it was asked for), one line on standard error when it cannot. A disk error after that ends the process with
+    Prints `ready amqp=127.0.0.1:N stomp=127.0.0.1:S http=127.0.0.1:M` on standard output when it serves (each protocol
+    that was asked for), one line on standard error when it cannot. A disk error after that ends the process with
     `disk.DISK_ERROR`.
     """
     typed = parser().parse_args(argv)
@@ -31,6 +31,7 @@ def main(argv: Sequence[str]) -> int:
         ports = typed.amqp_port, typed.http_port, typed.stomp_port
         queues = settings.parse_queues(typed.queue, chosen)
         more = {"profile": profiles.profile(typed.profile), "listen": typed.listen, **_secured(typed)}
+        more["amqp091_port"] = typed.amqp091_port
         wanted = ServerOptions(*ports, typed.data, queues, chosen, behaviour, **more)
         asyncio.run(serve(wanted))
     except ConformanceError as error:
@@ -46,8 +47,8 @@ def _secured(typed: argparse.Namespace) -> dict[str, Any]:
     tls = ServerTls(typed.tls_cert, typed.tls_key, typed.tls_ca) if typed.tls_cert and typed.tls_key else None
     if tls is None and any((typed.tls_cert, typed.tls_key, typed.tls_ca)):
         raise UsageError("--tls-cert, --tls-key and --tls-ca: give the first two together")
-    if tls is None and (typed.amqps_port is not None or typed.stomps_port is not None):
-        raise UsageError("--amqps-port and --stomps-port need --tls-cert and --tls-key")
+    if tls is None and any(getattr(typed, name) is not None for name in _SECURE):
+        raise UsageError("--amqps-port, --amqps091-port and --stomps-port need --tls-cert and --tls-key")
     if (typed.user is None) != (typed.password_file is None):
         raise UsageError("--user and --password-file: give both or neither")
     guard = OPEN
@@ -56,7 +57,10 @@ def _secured(typed: argparse.Namespace) -> dict[str, Any]:
             guard = Guard(typed.user, typed.password_file.read_bytes().removesuffix(b"\n"))
         except OSError as error:
             raise UsageError(f"--password-file {typed.password_file}: {error.strerror}") from error
-    return {"amqps_port": typed.amqps_port, "stomps_port": typed.stomps_port, "tls": tls, "guard": guard}
+    return {**{name: getattr(typed, name) for name in _SECURE}, "tls": tls, "guard": guard}
+
+
+_SECURE = ("amqps_port", "amqps091_port", "stomps_port")
 
 
 _QUEUE = f"declared at the start; its own {', '.join(settings.OPTIONS)}: else those of the settings"
@@ -85,18 +89,21 @@ class _Names(argparse.Action):
 def parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="conformance broker",
-        description="The bundled reference broker: AMQP 1.0 and STOMP 1.0 to 1.2 on 127.0.0.1.",
+        description="The bundled reference broker: AMQP 1.0, AMQP 0-9-1 and STOMP 1.0 to 1.2 on 127.0.0.1.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=f"settings:\n{settings.describe()}\n\nprofiles:\n{profiles.describe()}\n\nliars:\n{liars.describe()}",
     )
     parser.add_argument(
         "--amqp-port", type=_port, default=5672, metavar="N", help="default 5672; 0: chosen by the system"
     )
+    parser.add_argument(
+        "--amqp091-port", type=_port, metavar="A", help="AMQP 0-9-1; 0: chosen by the system; not given: off"
+    )
     parser.add_argument("--stomp-port", type=_port, metavar="S", help="0: chosen by the system; not given: no STOMP")
     parser.add_argument(
         "--http-port", type=_port, default=0, metavar="M", help="depths; 0: chosen by the system, the default"
     )
-    for name in ("--amqps-port", "--stomps-port"):
+    for name in ("--amqps-port", "--amqps091-port", "--stomps-port"):
         parser.add_argument(name, type=_port, metavar="N", help="over TLS; 0: chosen by the system; not given: no TLS")
     parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="the broker's certificate with its chain, PEM")
     parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its key, PEM, without a passphrase")

@@ -140,6 +140,9 @@ class Honest:
     mixes_receivers_up = False
     """Whether an acknowledgement takes the oldest delivery of another subscription of its connection, if any."""
 
+    returns_unroutable = True
+    """Whether a mandatory message that has no queue is returned before its confirm (AMQP 0-9-1)."""
+
     serves_absent = True
     """Whether a durable subscription gets what is sent to its topic while its client is away."""
 

@@ -22,7 +22,14 @@ from conformance.reference.honest import Honest
 from conformance.reference.profiles import STANDARD, Profile
 from conformance.reference.security import OPEN, Guard, ServerTls, context
 from conformance.reference.settings import QueueOptions, Settings
-from conformance.reference.sockets import REFUSED_AT_ONCE, AmqpProtocol, HttpProtocol, PeerProtocol, StompProtocol
+from conformance.reference.sockets import (
+    REFUSED_AT_ONCE,
+    Amqp091Protocol,
+    AmqpProtocol,
+    HttpProtocol,
+    PeerProtocol,
+    StompProtocol,
+)
 from conformance.reference.store.commit import GroupCommit
 from conformance.reference.store.files import SegmentFiles
 from conformance.reference.store.journal import Journal
@@ -56,7 +63,7 @@ With Python's own 700 it takes a sixth of the processor at full load, with 5,000
 class ServerOptions:
     """How a broker is started. The system chooses a port of 0; a protocol with port None is off.
 
-    The ports of `amqps` and `stomps` need `tls`.
+    The ports of `amqps`, `amqps091` and `stomps` need `tls`.
     """
 
     amqp_port: int
@@ -66,7 +73,9 @@ class ServerOptions:
     queues: Mapping[str, QueueOptions]
     settings: Settings
     behaviour: Honest
+    amqp091_port: int | None = None
     amqps_port: int | None = None
+    amqps091_port: int | None = None
     stomps_port: int | None = None
     tls: ServerTls | None = None
     guard: Guard = OPEN
@@ -136,6 +145,8 @@ class Server:
         ports: dict[str, tuple[Callable[[], asyncio.Protocol], int | None, ssl.SSLContext | None]] = {
             "amqp": (lambda: AmqpProtocol(self), wanted.amqp_port, None),
             "amqps": (lambda: AmqpProtocol(self), wanted.amqps_port, secure),
+            "amqp091": (lambda: Amqp091Protocol(self), wanted.amqp091_port, None),
+            "amqps091": (lambda: Amqp091Protocol(self), wanted.amqps091_port, secure),
             "stomp": (lambda: StompProtocol(self), wanted.stomp_port, None),
             "stomps": (lambda: StompProtocol(self), wanted.stomps_port, secure),
             "http": (lambda: HttpProtocol(self), wanted.http_port, None),

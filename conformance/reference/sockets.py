@@ -1,4 +1,4 @@
-"""Sockets: an asyncio protocol for each of AMQP, STOMP and HTTP, around a connection that knows no sockets."""
+"""Sockets: an asyncio protocol for each protocol, around a connection that knows no sockets."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Protocol
 from conformance.reference import security
 from conformance.reference.amqp import connection as amqp
 from conformance.reference.amqp.links import MAX_UNSENT
+from conformance.reference.amqp091 import connection as amqp091
 from conformance.reference.core.admission import LIMIT, Refusal
 from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.depth import DepthConnection
@@ -47,10 +48,14 @@ class Host(Protocol):
         """Its `answer` is called once, in a turn of its own."""
 
 
-class PeerProtocol(asyncio.Protocol):
-    """A socket and its AMQP or STOMP connection. Flow control works through the socket, in both directions."""
+Speaker = amqp.AmqpConnection | amqp091.Amqp091ServerConnection | stomp.StompConnection
+"""The connection of a protocol."""
 
-    _connection: amqp.AmqpConnection | stomp.StompConnection
+
+class PeerProtocol(asyncio.Protocol):
+    """A socket and the connection that speaks for it. Flow control works through the socket, in both directions."""
+
+    _connection: Speaker
 
     def __init__(self, server: Host) -> None:
         self._server = server
@@ -116,7 +121,7 @@ class PeerProtocol(asyncio.Protocol):
         self._connection.lost()
         self._transport.close()
 
-    def _speaker(self, refused: bool) -> amqp.AmqpConnection | stomp.StompConnection:
+    def _speaker(self, refused: bool) -> Speaker:
         """Make the connection; if `refused`, one that only sends the error that there are too many."""
         raise NotImplementedError
 
@@ -168,6 +173,23 @@ class AmqpProtocol(PeerProtocol):
 
     def _dismiss(self, reason: str) -> None:
         self._connection.close(amqp.FORCED, reason)
+
+
+class Amqp091Protocol(PeerProtocol):
+    """A socket that speaks AMQP 0-9-1."""
+
+    _connection: amqp091.Amqp091ServerConnection
+
+    def _speaker(self, refused: bool) -> amqp091.Amqp091ServerConnection:
+        subject = security.subject(self._transport.get_extra_info("peercert"))
+        host = self._server
+        made = amqp091.Amqp091ServerConnection(host.broker, self._wake, host.receipts, self._later, host.guard, subject)
+        if refused:
+            made.dismissal = f"the broker has {host.max_connections} connections"
+        return made
+
+    def _dismiss(self, reason: str) -> None:
+        self._connection.close(reason)
 
 
 class StompProtocol(PeerProtocol):

@@ -83,9 +83,9 @@ class Addresses:
         if queue.identities is not None:
             queue.identities = Identities(queue.options.duplicate_ids, identities)
 
-    def queue(self, name: str) -> Queue:
+    def queue(self, name: str, *, durable: bool = True) -> Queue:
         if name not in self._queues:
-            durable = self._options.get(name, self._settings).durable
+            durable = durable and self._options.get(name, self._settings).durable
             self._queues[name] = self._made(name, 1, durable=durable)
             if durable:
                 self._commit.add(QueueDeclared(name, 1), do_nothing)
@@ -103,6 +103,10 @@ class Addresses:
 
     def known(self, name: str) -> Queue | None:
         return self._queues.get(name)
+
+    def named(self, name: str) -> Queue | None:
+        """The queue of this name, if it is there; the settings declare dead-letter and expiry queues."""
+        return self.queue(name) if name in self._queues or name in self._dead or name in self._expired else None
 
     def names(self) -> Iterator[str]:
         return iter(self._queues)

@@ -93,9 +93,13 @@ class ReferenceBroker:
         for name in options:
             self._addresses.queue(name)
 
-    def queue(self, name: str) -> Queue:
-        """The queue of this name, declared now if it is unknown: durably, unless its options say else."""
-        return self._addresses.queue(name)
+    def queue(self, name: str, *, durable: bool = True) -> Queue:
+        """The queue of this name, declared now if it is unknown: durably, unless its options or `durable` say else."""
+        return self._addresses.queue(name, durable=durable)
+
+    def when_stored(self, done: Done) -> None:
+        """Call back when all that was asked for before is stored, a declaration among it."""
+        self._commit.add(None, done)
 
     def refused(self, name: str) -> Refusal | None:
         """Why no queue of this name can be declared; None where it can be, or is there."""
@@ -103,6 +107,10 @@ class ReferenceBroker:
 
     def known(self, name: str) -> Queue | None:
         return self._addresses.known(name)
+
+    def named(self, name: str) -> Queue | None:
+        """As `known`; a dead-letter queue or an expiry queue of the settings is there before its first message."""
+        return self._addresses.named(name)
 
     def names(self) -> Iterator[str]:
         return self._addresses.names()

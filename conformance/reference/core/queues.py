@@ -120,6 +120,8 @@ class Queue:
     of its messages without their headers, of what is `arriving` too: that was let in and is not stored yet. `counts`
     says how often what has happened to its messages since the start, `refused` and `duplicates` what never became one.
     A `topic` holds no message: what is sent to it goes to the queues of its subscriptions.
+    `owner` is the connection that has it for itself, and `auto_delete` says that it goes with its last consumer: both
+    are of AMQP 0-9-1, and kept by its channels.
     """
 
     def __init__(
@@ -139,6 +141,8 @@ class Queue:
         self.durable = durable
         self.kept = durable and persistence
         self.deleted = False
+        self.owner: object = None
+        self.auto_delete = False
         self.limited = bool(self.options.max_length or self.options.max_bytes)
         self.identities = Identities(self.options.duplicate_ids) if self.options.duplicate_ids else None
         self.unacknowledged = 0

@@ -180,14 +180,17 @@ def end(data: bytes, at: int) -> int:
     return at
 
 
-def items(data: bytes, at: int, limit: int) -> list[bytes]:
-    """The first `limit` items of the list that begins at `at`, encoded; `DecodeError` if it is no list."""
+def items(data: bytes, at: int, limit: int, *, of_map: bool = False) -> list[bytes]:
+    """The first `limit` items of the list that begins at `at`, encoded; `DecodeError` if it is no list.
+
+    With `of_map` it is a map, and its keys and values take turns.
+    """
     code = data[at] if at < len(data) else None
     if code == 0x45:
         return []
-    if code not in (0xC0, 0xD0):
-        raise DecodeError(f"no list at byte {at}")
-    stop, width = end(data, at), 1 if code == 0xC0 else 4
+    if code not in ((0xC1, 0xD1) if of_map else (0xC0, 0xD0)):
+        raise DecodeError(f"no {'map' if of_map else 'list'} at byte {at}")
+    stop, width = end(data, at), 1 if code < 0xD0 else 4
     count = int.from_bytes(data[at + 1 + width : at + 1 + 2 * width], "big")
     at += 1 + 2 * width
     found = []
@@ -244,6 +247,19 @@ STRING, SYMBOL = 0xA1, 0xA3
 
 _MAPS = {b"\xc1": 1, b"\xd1": 4}
 """Width of the size, and of the count, of a map."""
+
+
+def variable(code: int, content: bytes) -> bytes:
+    """Encode a binary, string or symbol: `code` is the constructor of the short one."""
+    if len(content) < 256:
+        return bytes((code, len(content))) + content
+    return bytes((code + 0x10,)) + struct.pack(">I", len(content)) + content
+
+
+def compound(code: int, parts: list[bytes]) -> bytes:
+    """Encode a list32 or a map32 (sections 1.6.22 and 1.6.23) of encoded items."""
+    content = b"".join(parts)
+    return bytes((code,)) + struct.pack(">II", len(content) + 4, len(parts)) + content
 
 
 def encodings(content: bytes, code: int) -> frozenset[bytes]:

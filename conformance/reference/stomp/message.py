@@ -35,7 +35,7 @@ _NULL = b"\x40"
 _NOTHING_SAID = 2 * _NULL
 """Neither a priority nor a ttl."""
 
-_SECTION, _BODY = struct.Struct(">BBBBII"), struct.Struct(">BBBBI")
+_SECTION, _BODY = b"\x00\x53%c", struct.Struct(">BBBBI")
 _PROPERTIES, _APPLICATION, _DATA, _SEQUENCE, _VALUE = 0x73, 0x74, 0x75, 0x76, 0x77
 _MESSAGE_ID, _CONTENT_TYPE, _EXPIRY = 0, 6, 8
 """Places in the list of the properties section (3.2.4)."""
@@ -66,8 +66,8 @@ def store(headers: Mapping[str, str], body: bytes) -> Parsed:
         kind = ""
     parts = [_properties_of(kind, expires)] if kind or expires else []
     if others:
-        strings = [_string(text) for item in others for text in item]
-        parts.append(_compound(_APPLICATION, 0xD1, strings, len(strings)))
+        strings = [sections.variable(sections.STRING, text.encode()) for item in others for text in item]
+        parts.append(_SECTION % _APPLICATION + sections.compound(0xD1, strings))
     parts += (_BODY.pack(0, 0x53, _DATA, 0xB0, len(body)), body)
     rest = b"\x50" + bytes((int(headers["priority"]),)) + _NULL if urgency else _NOTHING_SAID
     return Parsed(headers.get("persistent") == "true", rest, b"".join(parts), 0, expires)
@@ -75,10 +75,10 @@ def store(headers: Mapping[str, str], body: bytes) -> Parsed:
 
 def _properties_of(kind: str, expires: int) -> bytes:
     symbol = b"\xb3" + struct.pack(">I", len(kind)) + kind.encode() if kind else _NULL
-    fields = [_NULL * _CONTENT_TYPE, symbol]
+    fields = [*[_NULL] * _CONTENT_TYPE, symbol]
     if not expires:
-        return _compound(_PROPERTIES, 0xD0, fields, _CONTENT_TYPE + 1)
-    return _compound(_PROPERTIES, 0xD0, [*fields, _NULL, b"\x83" + struct.pack(">q", expires)], _EXPIRY + 1)
+        return _SECTION % _PROPERTIES + sections.compound(0xD0, fields)
+    return _SECTION % _PROPERTIES + sections.compound(0xD0, [*fields, _NULL, b"\x83" + struct.pack(">q", expires)])
 
 
 def _expires(text: str) -> int:
@@ -155,14 +155,3 @@ def _bytes(value: Any) -> bytes:
     if value is sections.OTHER:
         raise DecodeError("no body that STOMP could show")
     return value if isinstance(value, bytes) else (_text(value) or "").encode()
-
-
-def _string(text: str) -> bytes:
-    raw = text.encode()
-    return b"\xa1" + bytes((len(raw),)) + raw if len(raw) < 256 else b"\xb1" + struct.pack(">I", len(raw)) + raw
-
-
-def _compound(section: int, code: int, parts: list[bytes], count: int) -> bytes:
-    """A section that is a list32 or a map32 (section 1.6.22 and 1.6.23)."""
-    content = b"".join(parts)
-    return _SECTION.pack(0, 0x53, section, code, len(content) + 4, count) + content

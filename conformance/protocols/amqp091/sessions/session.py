@@ -342,7 +342,7 @@ class Amqp091Session(Session):
             Received(
                 message=name,
                 body=content.body,
-                count=count if isinstance(count, int) else None,
+                count=int(count) if isinstance(count, int) else None,
                 first_acquirer=None,
                 redelivered=bool(method.redelivered),
                 delivery=str(self._deliveries),
