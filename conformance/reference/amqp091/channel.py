@@ -450,7 +450,8 @@ class ServerChannel:
             self.broker.abandon(transaction)
             refused(reason)
             return
-        self.broker.commit(transaction, committed, refused=refused)
+        alone = not transaction.sends
+        self.broker.commit(transaction, committed, refused, answers_acknowledgements=alone)
         for consumer, _ in taken.values():
             consumer.retire()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import collections
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 from conformance.reference.core.admission import NOT_FOUND, Addresses, Admission, Refusal, Refused, ignore_refusal
 from conformance.reference.core.effects import Effect, Effects, Storage
@@ -247,7 +248,14 @@ class ReferenceBroker:
         asked = _URGENT_SEND if urgent else _SEND
         self._storage.perform(effects, done, asked, self._sends, refused=refused, beside=beside)
 
-    def commit(self, transaction: Transaction, done: Done, refused: Refused = ignore_refusal) -> None:
+    def commit(
+        self,
+        transaction: Transaction,
+        done: Done,
+        refused: Refused = ignore_refusal,
+        *,
+        answers_acknowledgements: bool = False,
+    ) -> None:
         """Applies all that the transaction holds, or after a crash nothing: it is one record of the journal.
 
         What it holds of a link that has ended, or has given another outcome since, is left out: such a message is no
@@ -255,6 +263,9 @@ class ReferenceBroker:
 
         `refused` is called in its place where the disk is full, or a queue of its sends was deleted: it is rolled back
         as a whole, and the deliveries whose outcomes it has are their links' again.
+
+        `answers_acknowledgements`: it has nothing but acknowledgements, and no other answer tells that they are stored.
+        Then it is answered as they are, too.
         """
         reason = self._admission.commit_refusal(transaction.sends)
         if reason is not None:
@@ -263,7 +274,8 @@ class ReferenceBroker:
             return
         if self._admission.undecided(transaction.sends):
             # Whether these are duplicates is known once the disk has the first copies, or has refused them.
-            self._commit.add(None, lambda: self.commit(transaction, done, refused))
+            again = partial(self.commit, answers_acknowledgements=answers_acknowledgements)
+            self._commit.add(None, lambda: again(transaction, done, refused))
             return
         effects = self._sends_effects(self._admission.unrepeated(transaction.sends))
         stored = self.behaviour.stored_outcomes(len(transaction.outcomes))
@@ -281,7 +293,8 @@ class ReferenceBroker:
             transaction.over(committed=False)
             refused(reason)
 
-        self._storage.perform(effects, committed, Asked.COMMIT, refused=failed)
+        acknowledges = answers_acknowledgements and bool(effects)
+        self._storage.perform(effects, committed, Asked.COMMIT, refused=failed, acknowledges=acknowledges)
 
     def rollback(self, transaction: Transaction, done: Done) -> None:
         """Forgets what was sent in it; deliveries stay with their links, as if no outcome had been given (4.4.2)."""

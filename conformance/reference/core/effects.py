@@ -249,15 +249,18 @@ class Storage:
         refused: Refused | None = None,
         lazy: bool = False,
         beside: bool = False,
+        acknowledges: bool = False,
     ) -> None:
         """Stores the effects as one, then applies them in their order, and then calls `done`.
 
         `done` answers what the client `asked`. `send` is the number of sends so far, and `beside` means that another
         connection was the first to send: a liar may answer before the effects are stored because of them. A `lazy` one
-        is answered at once and stored `LAZY_S` later. If the disk has no room, the effects are undone, the last first,
+        is answered at once and stored `LAZY_S` later. A commit that `acknowledges` is answered as an acknowledgement too. If the disk has no room, the effects are undone, the last first,
         and `refused` is called; without `refused` they wait for room.
         """
         answered = self._behaviour.answered(asked, send, beside) if asked is not None else _ON_DISK
+        if acknowledges and answered is _ON_DISK:
+            answered = self._behaviour.answered(Asked.ACKNOWLEDGEMENT, send, beside)
         records: tuple[Change, ...] = ()
         for effect in effects:
             records += effect.records
@@ -282,7 +285,7 @@ class Storage:
             self._commit.add_slowly(record, stored, LAZY_S)
             return
         apart = self._behaviour.splits_commits_s
-        if not self._synced[asked]:
+        if not (self._synced[asked] and (not acknowledges or self._synced[Asked.ACKNOWLEDGEMENT])):
             self._commit.add_early(record, stored, refusing)
         elif isinstance(answered, float):
             self._commit.add_late(record, stored, refusing, answered)
