@@ -176,3 +176,16 @@ def test_words_that_lack_their_other_half(tmp_path, words, code, message):
     ended = subprocess.run(command, check=False, env=ENVIRONMENT, capture_output=True, text=True, timeout=PATIENCE)
 
     assert (ended.returncode, message in ended.stderr, ended.stderr.count("\n")) == (code, True, 1)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("mine", "offered"), [("alice", b"EXTERNAL PLAIN"), (None, b"PLAIN")])
+def test_mechanisms_of_amqp_091_over_tls(secured, certificates, mine, offered):
+    """connection.start offers EXTERNAL to a peer with a certificate, and nothing without a login to any."""
+    places = secured("--amqps091-port=0", secured.ca, *secured.alice)
+    with dialled(places["amqps091"], certificates, mine) as peer:
+        peer.sendall(b"AMQP\x00\x00\x09\x01")
+        start = peer.recv(4096)
+
+    assert start[7:11] == b"\x00\x0a\x00\x0a"
+    assert len(offered).to_bytes(4, "big") + offered + b"\x00\x00\x00\x05en_US" in start

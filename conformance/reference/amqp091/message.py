@@ -137,12 +137,13 @@ def _read(properties: bytes) -> dict[int, bytes]:
 
 
 def _write(found: dict[int, bytes]) -> bytes:
-    flags, parts = 0, []
+    flags = 0
+    parts: list[bytes] = []
     for place, kind in enumerate(_KINDS):
         if (value := found.get(place)) is not None:
             flags |= 1 << (15 - place)
-            head = {"s": b"%c" % len(value), "F": struct.pack(">I", len(value))}.get(kind, b"") if kind in "sF" else b""
-            parts.append(head + value)
+            width = {"s": 1, "F": 4}.get(kind, 0)
+            parts += (len(value).to_bytes(width, "big") if width else b"", value)
     return struct.pack(">H", flags) + b"".join(parts)
 
 

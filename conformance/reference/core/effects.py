@@ -255,8 +255,9 @@ class Storage:
 
         `done` answers what the client `asked`. `send` is the number of sends so far, and `beside` means that another
         connection was the first to send: a liar may answer before the effects are stored because of them. A `lazy` one
-        is answered at once and stored `LAZY_S` later. A commit that `acknowledges` is answered as an acknowledgement too. If the disk has no room, the effects are undone, the last first,
-        and `refused` is called; without `refused` they wait for room.
+        is answered at once and stored `LAZY_S` later. A commit that `acknowledges` is answered as an acknowledgement,
+        too. If the disk has no room, the effects are undone, the last first, and `refused` is called; without `refused`
+        they wait for room.
         """
         answered = self._behaviour.answered(asked, send, beside) if asked is not None else _ON_DISK
         if acknowledges and answered is _ON_DISK:

@@ -45,7 +45,7 @@ DELIVERING: dict[str, Lie] = {
         retracts=lambda send: send % PERIOD == 0,
     ),
     "answers-every-hundredth-frame-twice": lie(
-        "Every 100th frame that asks for a receipt gets two.",
+        "Every 100th frame that asks for a receipt gets two; over AMQP 0-9-1 every 100th confirm comes twice.",
         "receipt_untrue",
         receipts=lambda frame: 2 if frame % PERIOD == 0 else 1,
     ),
@@ -112,12 +112,12 @@ DELIVERING: dict[str, Lie] = {
         empties_left=True,
     ),
     "ignores-prefetch": lie(
-        "A subscription with prefetch-count is sent as much as there is.",
+        "A subscription with prefetch-count, or a consumer under basic.qos, is sent as much as there is.",
         "over_prefetch",
         prefetch_limit=lambda _asked: 1000000,
     ),
     "never-refills-prefetch": lie(
-        "A subscription with prefetch-count gets that many messages, and none after an acknowledgement.",
+        "A subscription with prefetch-count, or a consumer under basic.qos, gets that many messages, and no more.",
         "starved",
         refills=False,
     ),
@@ -193,6 +193,11 @@ DELIVERING: dict[str, Lie] = {
         "confirmed_without_queue",
         makes_any_queue=True,
     ),
+    "confirms-without-returning": lie(
+        "A mandatory message that has no queue is confirmed and not returned. AMQP 0-9-1 only.",
+        "confirmed_without_queue",
+        returns_unroutable=False,
+    ),
     "drops-expired": lie(
         "A message is removed when its time to live is over, also if its queue has another for such messages.",
         "expired_nowhere",
@@ -238,13 +243,13 @@ DELIVERING: dict[str, Lie] = {
         bars_refusers=False,
     ),
     "client-ack-is-individual": lie(
-        "An ACK on a subscription with ack:client covers only the message it names.",
+        "An ACK on a subscription with ack:client, or a basic.ack with multiple, covers only the message it names.",
         "delivered_after_acknowledgement",
         fault="consumer_crash",
         covers_earlier=lambda _cumulative: False,
     ),
     "individual-ack-is-cumulative": lie(
-        "An ACK on a subscription with ack:client-individual covers the earlier messages too.",
+        "An ACK on a subscription with ack:client-individual, or a basic.ack, covers the earlier messages too.",
         "gone",
         fault="consumer_crash",
         covers_earlier=lambda _cumulative: True,

@@ -24,7 +24,7 @@ TRANSACTIONS: dict[str, Lie] = {
         commits_abandoned=True,
     ),
     "refuses-rollbacks": lie(
-        "A rollback is answered with an error: rejected over AMQP, ERROR over STOMP.",
+        "A rollback is answered with an error: rejected over AMQP, ERROR over STOMP, channel.close over 0-9-1.",
         "rollback_refused",
         refuses_rollbacks=True,
     ),
