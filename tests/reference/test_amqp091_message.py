@@ -120,3 +120,11 @@ def test_expirations(expiration, ttl_ms):
 def test_expirations_that_are_none(expiration):
     with pytest.raises(Amqp091Error, match="PRECONDITION_FAILED - expiration"):
         stored(spec.BasicProperties(expiration=expiration))
+
+
+@pytest.mark.parametrize(
+    "section", [b"\x00\x53\x74\xc1\x04\x01\xa1\x01a", b"\x00\x53\x74\xc1\xff\x02", b"\x00\x53\x73\x45\x00\x53\x76\x45"]
+)
+def test_sections_that_cannot_be_read(section):
+    """A map without its last value, one that is cut, and a sequence: the body is the encoded sections."""
+    assert shown(parse(section))[1] == section

@@ -60,21 +60,14 @@ class Amqp091Consumer:
     """
 
     def __init__(
-        self,
-        channel: ServerChannel,
-        queue: Queue,
-        tag: str | None,
-        *,
-        settled: bool,
-        limit: int = 0,
-        selector: Selector | None = None,
+        self, channel: ServerChannel, queue: Queue, tag: str | None, settled: bool, selector: Selector | None = None
     ) -> None:
         self.tag = tag
         self.wanted = 0
         self.open = 0
         self.cancelled = tag is None
         self._channel = channel
-        self._limit = limit
+        self._limit = channel.prefetch
         self.subscription = Subscription(
             queue, settled, self._credit, self._deliver, self._gone, owner=channel.peer, selector=selector
         )
@@ -142,7 +135,7 @@ class ServerChannel:
         self.consumers: dict[str, Amqp091Consumer] = {}
         self.unacknowledged: dict[int, tuple[Amqp091Consumer, int]] = {}
         self._getters: dict[Queue, Amqp091Consumer] = {}
-        self._prefetch = 0
+        self.prefetch = 0
         self._delivered = 0
         self._named = itertools.count(1)
         self._confirms = False
@@ -152,8 +145,6 @@ class ServerChannel:
         self._transaction: Transaction | None = None
         self._refused: Refusal | None = None
         self._taken: dict[int, tuple[Amqp091Consumer, int]] = {}
-
-    # what the connection calls
 
     def take(self, name: str, arguments: list[Any]) -> None:
         handler = _HANDLERS.get(name)
@@ -211,8 +202,6 @@ class ServerChannel:
         for each in (self.consumers, self.unacknowledged, self._taken, self._getters, self._pending, self._answered):
             each.clear()
 
-    # what its consumers call
-
     def say(self, name: str, *values: Any, content: tuple[bytes, bytes] | None = None) -> None:
         if self.closing:
             return
@@ -229,7 +218,16 @@ class ServerChannel:
             consumer.open += 1
         return self._delivered
 
-    # publishing
+    def _answering(self, name: str, *values: Any, no_wait: bool = False) -> Done:
+        """Nothing more is read until the result is called, which answers unless `no_wait`."""
+        done = self.peer.stall()
+
+        def answer() -> None:
+            if not no_wait:
+                self.say(name, *values)
+            done()
+
+        return answer
 
     def _number(self) -> int:
         """The number of a publish that is owed a confirm; 0 for one that is not."""
@@ -280,8 +278,6 @@ class ServerChannel:
         self.say("channel.close", error.code, str(error)[:255], *codec.identity(name))
         self.end()
 
-    # methods
-
     def _on_flow(self, active: bool) -> None:
         self.flows = active
         self.say("channel.flow-ok", active)
@@ -302,24 +298,15 @@ class ServerChannel:
             raise Amqp091Error(codec.NOT_FOUND, f"there is no queue {name[:40]!r}")
         self._locked(queue)
         if more and not passive:
-            raise Amqp091Error(
-                codec.PRECONDITION_FAILED, "a queue has no arguments here: its rules are --queue options"
-            )
+            raise Amqp091Error(codec.PRECONDITION_FAILED, "a queue has no arguments: its rules are --queue options")
         if not passive and queue.durable != (durable and not exclusive):
-            raise Amqp091Error(
-                codec.PRECONDITION_FAILED, f"the queue {name!r} has durable={str(queue.durable).lower()}"
-            )
-        found, done = queue, self.peer.stall()
-
-        def stored() -> None:
-            if not no_wait:
-                self.say("queue.declare-ok", found.name, found.depth - found.unacknowledged, found.consumers)
-            done()
-
+            raise Amqp091Error(codec.PRECONDITION_FAILED, f"the queue {name[:40]!r} has another value of durable")
+        waiting = queue.depth - queue.unacknowledged
+        answer = self._answering("queue.declare-ok", queue.name, waiting, queue.consumers, no_wait=no_wait)
         if fresh:
-            self.broker.when_stored(stored)
+            self.broker.when_stored(answer)
         else:
-            stored()
+            answer()
 
     def _declared(self, name: str, *, durable: bool) -> Queue:
         if name.startswith("amq."):
@@ -334,25 +321,16 @@ class ServerChannel:
         queue = self._known(name)
         if (unused and queue.consumers) or (empty and queue.depth):
             raise Amqp091Error(codec.PRECONDITION_FAILED, f"the queue {name!r} is in use or not empty")
-        waiting, done = queue.depth, self.peer.stall()
+        answer = self._answering("queue.delete-ok", queue.depth, no_wait=no_wait)
         self.broker.delete(queue)
-
-        def stored() -> None:
-            if not no_wait:
-                self.say("queue.delete-ok", waiting)
-            done()
-
-        self.broker.when_stored(stored)
+        self.broker.when_stored(answer)
 
     def _on_qos(self, size: int, count: int, shared: bool) -> None:
         if size:
             raise Amqp091Error(codec.NOT_IMPLEMENTED, "prefetch-size is counted in messages only")
         count = count and self.broker.behaviour.prefetch_limit(count)
-        if shared:
-            self.limit = count
-            self.more_credit()
-        else:
-            self._prefetch = count
+        self.limit, self.prefetch = (count, self.prefetch) if shared else (self.limit, count)
+        self.more_credit()
         self.say("basic.qos-ok")
 
     def _on_consume(
@@ -369,7 +347,7 @@ class ServerChannel:
         chosen = _selector(message.texts(more))
         if not no_wait:
             self.say("basic.consume-ok", tag)  # before its first delivery
-        self.consumers[tag] = Amqp091Consumer(self, queue, tag, settled=settled, limit=self._prefetch, selector=chosen)
+        self.consumers[tag] = Amqp091Consumer(self, queue, tag, settled, chosen)
 
     def _on_cancel(self, tag: str, no_wait: bool) -> None:
         consumer = self.consumers.pop(tag, None)
@@ -383,7 +361,7 @@ class ServerChannel:
         queue = self._known(name)
         getter = None if settled else self._getters.get(queue)
         if getter is None or not getter.subscription.open:
-            getter = Amqp091Consumer(self, queue, None, settled=settled)
+            getter = Amqp091Consumer(self, queue, None, settled)
         getter.wanted = 1
         self.broker.more_credit(getter.subscription)
         self.broker.dispatch()
@@ -409,9 +387,6 @@ class ServerChannel:
     def _on_nack(self, tag: int, multiple: bool, requeue: bool) -> None:
         self._settle(tag, multiple, SettlementEvent.RELEASED if requeue else SettlementEvent.REJECTED)
 
-    def _on_reject(self, tag: int, requeue: bool) -> None:
-        self._on_nack(tag, False, requeue)
-
     def _on_recover(self, requeue: bool, *, answers: bool = True) -> None:
         if not requeue:
             raise Amqp091Error(codec.NOT_IMPLEMENTED, "basic.recover without requeue")
@@ -435,23 +410,20 @@ class ServerChannel:
 
     def _on_commit(self) -> None:
         transaction, taken = self._ended()
-        done = self.peer.stall()
+        answer = self._answering("tx.commit-ok")
         reason, self._refused = self._refused, None
 
-        def committed() -> None:
-            self.say("tx.commit-ok")
-            done()
-
         def refused(reason: Refusal) -> None:
+            self._taken = taken
             self._fail(reason)
-            done()
+            answer()
 
         if reason is not None:
             self.broker.abandon(transaction)
             refused(reason)
             return
         alone = not transaction.sends
-        self.broker.commit(transaction, committed, refused, answers_acknowledgements=alone)
+        self.broker.commit(transaction, answer, refused, answers_acknowledgements=alone)
         for consumer, _ in taken.values():
             consumer.retire()
 
@@ -464,13 +436,7 @@ class ServerChannel:
         self.unacknowledged = dict(sorted([*self.unacknowledged.items(), *taken.items()]))
         for consumer, _ in taken.values():
             consumer.open += 1
-        done = self.peer.stall()
-
-        def rolled_back() -> None:
-            self.say("tx.rollback-ok")
-            done()
-
-        self.broker.rollback(transaction, rolled_back)
+        self.broker.rollback(transaction, self._answering("tx.rollback-ok"))
 
     def _ended(self) -> tuple[Transaction, dict[int, tuple[Amqp091Consumer, int]]]:
         """The transaction that ends; the next one begins."""
@@ -543,7 +509,7 @@ _HANDLERS: dict[str, Callable[..., None]] = {
     "basic.get": ServerChannel._on_get,
     "basic.publish": ServerChannel._on_publish,
     "basic.ack": ServerChannel._on_ack,
-    "basic.reject": ServerChannel._on_reject,
+    "basic.reject": lambda channel, tag, requeue: channel._on_nack(tag, False, requeue),
     "basic.nack": ServerChannel._on_nack,
     "basic.recover": ServerChannel._on_recover,
     "basic.recover-async": lambda channel, requeue: channel._on_recover(requeue, answers=False),

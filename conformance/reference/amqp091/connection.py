@@ -186,8 +186,6 @@ class Amqp091ServerConnection:
         self._stalls += 1
         return self._go_on
 
-    # bytes
-
     @property
     def _blocked(self) -> bool:
         return bool(self._stalls) or self._unsent >= MAX_UNSENT or self._unfinished >= MAX_UNFINISHED
@@ -243,8 +241,6 @@ class Amqp091ServerConnection:
             self._broker.delete(queue)
         self.owned.clear()
 
-    # frames
-
     def _frames(self) -> None:
         data, at = self._input, 0
         if self._awaits == "header":
@@ -283,8 +279,11 @@ class Amqp091ServerConnection:
         channel = self._channels.get(number)
         if channel is not None and channel.closing:
             self._drop(number)
-            if kind == codec.METHOD and codec.decode(payload)[0] in ("channel.close-ok", "channel.close"):
-                self._leave(channel, payload)
+            name = codec.decode(payload)[0] if kind == codec.METHOD else ""
+            if name == "channel.close":  # it has crossed ours
+                self.write(codec.method(number, "channel.close-ok"))
+            elif name == "channel.close-ok":
+                del self._channels[number]
         elif kind == codec.METHOD:
             self._on_method(number, channel, payload)
         elif number not in self._contents or channel is None:
@@ -297,13 +296,6 @@ class Amqp091ServerConnection:
         found = self._contents.pop(number, None)
         if found is not None:
             self._kept -= len(found.body or b"")
-
-    def _leave(self, channel: ServerChannel, payload: bytes) -> None:
-        """channel.close-ok, or a channel.close that has crossed ours."""
-        if codec.decode(payload)[0] == "channel.close":
-            self.write(codec.method(channel.number, "channel.close-ok"))
-        else:
-            del self._channels[channel.number]
 
     def _on_method(self, number: int, channel: ServerChannel | None, payload: bytes) -> None:
         name, arguments = codec.decode(payload)
@@ -358,8 +350,6 @@ class Amqp091ServerConnection:
             self._on_channel(
                 channel, "basic.publish", lambda: channel.publish(found.key, found.mandatory, properties, body)
             )
-
-    # the connection's own methods
 
     def _start(self) -> None:
         self._awaits = "start-ok"

@@ -31,8 +31,7 @@ MOST_MS = 0xFFFFFFFF
 _KINDS = "ssFBBssssQssss"
 """The 14 properties in their order (the XML's class 60): short strings, table, octets and the timestamp."""
 
-_TYPE, _EXPIRATION, _TIMESTAMP = 10, 7, 9
-_HEADERS, _MODE, _PRIORITY = 2, 3, 4
+_HEADERS, _MODE, _PRIORITY, _EXPIRATION, _TIMESTAMP, _TYPE = 2, 3, 4, 7, 9, 10
 _PLACES = {8: 0, 11: 1, _TYPE: 3, 6: 4, 5: 5, 0: 6, 1: 7, _TIMESTAMP: 9, 12: 10}
 """The place of each property in the list of section 3.2.4."""
 
@@ -42,7 +41,7 @@ _NULL = b"\x40"
 _DEEPEST = 32
 """Tables within tables: a peer may nest them as deep as its frame is long."""
 
-_PROPERTIES, _APPLICATION, _DATA, _VALUE = 0x73, 0x74, 0x75, 0x77
+_PROPERTIES, _APPLICATION, _DATA = 0x73, 0x74, 0x75
 _STRING, _BINARY, _SYMBOL = 0xA1, 0xA0, 0xA3
 _PLAIN = {b"b": 0x51, b"B": 0x50, b"s": 0x61, b"u": 0x60, b"I": 0x71, b"i": 0x70, b"l": 0x81, b"L": 0x81, b"f": 0x72,
           b"d": 0x82}  # fmt: skip
@@ -59,7 +58,7 @@ def store(properties: bytes, body: bytes) -> Parsed:
     try:
         found = _read(properties)
         headers = _table(found[_HEADERS], 0) if _HEADERS in found else []
-    except (IndexError, UnicodeDecodeError, RecursionError):
+    except (IndexError, UnicodeDecodeError):
         raise Amqp091Error(SYNTAX_ERROR, "the properties of a message cannot be read") from None
     ttl_ms = _lives(found[_EXPIRATION].decode()) if _EXPIRATION in found else 0
     rest = b"\x50" + found[_PRIORITY] if _PRIORITY in found else _NULL
@@ -90,7 +89,7 @@ def show(bare: bytes, *, durable: bool, rest: bytes, count: int) -> tuple[bytes,
             elif section not in (0x71, 0x72, 0x78):
                 raise DecodeError("a body that is no bytes")
         body = b"".join(parts)
-    except (DecodeError, IndexError, RecursionError):
+    except (IndexError, ValueError):
         body = text_of(bare).body
     if count:
         table.append(bytes((len(COUNT),)) + COUNT.encode() + b"l" + struct.pack(">q", count))
@@ -108,9 +107,9 @@ def texts(table: bytes) -> dict[str, str]:
     """Return a table as text; a value that is none is empty. Raises `Amqp091Error` where it cannot be read."""
     try:
         words = _table(table, 0)
+        raw = [(sections.text(each) or b"").decode() if each[0] in sections.TEXTS else "" for each in words]
     except (IndexError, UnicodeDecodeError):
         raise Amqp091Error(SYNTAX_ERROR, "a table cannot be read") from None
-    raw = [(sections.text(each) or b"").decode() if each[0] in sections.TEXTS else "" for each in words]
     return dict(zip(raw[::2], raw[1::2], strict=True))
 
 
@@ -174,23 +173,9 @@ def _list(found: dict[int, bytes]) -> list[bytes]:
 def _property(place: int, item: bytes) -> bytes | None:
     """The bytes of a property of section 3.2.4 as AMQP 0-9-1 has it; None for one that it has no room for."""
     if place == _CREATED:
-        return (
-            struct.pack(">Q", max(0, int.from_bytes(item[1:], "big", signed=True)) // 1000) if item[0] == 0x83 else None
-        )
-    value: bytes | None
-    if item[0] in sections.TEXTS:
-        value = item[sections.TEXTS[item[0]] :]
-    elif item[0] >> 4 in _WIDTHS:
-        value = b"%d" % int.from_bytes(item[1:], "big")
-    else:
-        value = item[1:].hex().encode() if item[0] == 0x98 else None
-    if value is None or len(value) > 255:
-        return None
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return None
-    return value
+        return _time(item)[1:] if item[0] == 0x83 else None
+    value = sections.text(item) if item[0] in sections.TEXTS else None
+    return value if value is not None and len(value) < 256 and _is_text(value) else None
 
 
 def _table(data: bytes, depth: int, *, named: bool = True) -> list[bytes]:
@@ -278,6 +263,10 @@ def _decimal(item: bytes) -> bytes | None:
     return b"D" + struct.pack(">Bi", scale, -value if number >> 63 else value)
 
 
+def _time(item: bytes) -> bytes:
+    return b"T" + struct.pack(">Q", max(0, int.from_bytes(item[1:], "big", signed=True)) // 1000)
+
+
 def _whole(item: bytes) -> bytes | None:
     value = int.from_bytes(item[1:], "big", signed=item[0] in (0x54, 0x55))
     return b"l" + struct.pack(">q", value) if value < 1 << 63 else None
@@ -288,7 +277,7 @@ _OTHERS: dict[int, Callable[[bytes], bytes | None]] = {
     0x41: lambda _: b"t\x01",
     0x42: lambda _: b"t\x00",
     0x56: lambda item: b"t" + item[1:],
-    0x83: lambda item: b"T" + struct.pack(">Q", max(0, int.from_bytes(item[1:], "big", signed=True)) // 1000),
+    0x83: _time,
     0x84: _decimal,
     **dict.fromkeys((0x43, 0x44, 0x52, 0x53, 0x54, 0x55, 0x80), _whole),
 }
