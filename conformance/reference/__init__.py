@@ -6,7 +6,7 @@ Reading order; each part uses only those before it:
    that do. `settings` and `profiles` are what a user chooses.
 2. `core` has messages, queues and transactions. `store` is the journal: records and their bytes, group commit, files.
    `core.broker` joins the two.
-3. `amqp` and `stomp` speak the protocols, `depth` HTTP. They turn bytes into bytes.
+3. `amqp`, `amqp091` and `stomp` speak the protocols, `depth` HTTP. They turn bytes into bytes.
 4. `disk`, `sockets` and `server` are the only modules that import asyncio. `command` is the command line.
 
 Nothing is imported here: a start must cost milliseconds, and `python -m conformance.reference` passes through here.

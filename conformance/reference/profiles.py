@@ -86,7 +86,7 @@ class Profile:
         return Consuming(mode, _number(asked, PREFETCH, 0) if self.prefetch else 0)
 
 
-STANDARD = Profile("AMQP 1.0 and STOMP as they are written")
+STANDARD = Profile("AMQP 1.0, AMQP 0-9-1 and STOMP as they are written")
 
 _CONFIRMED, _LAZY, _NONE = ProfileMode(), ProfileMode(lazy=True), ProfileMode(settled=True)
 

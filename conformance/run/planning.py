@@ -335,7 +335,7 @@ def _controls(scenario: Scenario, selection: Selection, catalogue: Catalogue) ->
 
 
 def _client_of_liars(selection: Selection) -> ClientFile | None:
-    """Return the vendor's client for the bundled broker's liars, which speak only AMQP 1.0 and STOMP."""
+    """Return the vendor's client for the bundled broker's liars; over AMQP 0-9-1 none was tried with it."""
     return vendor_clients.choose("", selection.protocol, adapters.find(REFERENCE))
 
 

@@ -245,13 +245,15 @@ def test_a_delivery_says_whether_it_came_before(session):
 
     def script(peer):
         peer.until(spec.Basic.Consume)
-        peer.write(delivery(1), delivery(2, again=True, headers={"x-delivery-count": 3}))
+        peer.write(delivery(1), delivery(2, again=True, headers={"x-delivery-count": 1 << 40}))
 
     made = session(script)
     made.attach_receiver("q", 10, AckHeader.INDIVIDUAL)
     pump_until(made.pump, lambda: len(made.incoming) == 2, 10)
 
-    assert [(False, None), (True, 3)] == [(each.redelivered, each.count) for each in made.incoming]
+    found = list(made.incoming)
+    assert [(False, None), (True, 1 << 40)] == [(each.redelivered, each.count) for each in found]
+    assert type(found[1].count) is int  # no history takes the class that pika has for 64 bits
     assert [b"p1:1 body"] * 2 == [each.body for each in made.incoming]
 
 
