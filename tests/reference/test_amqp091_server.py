@@ -133,7 +133,7 @@ def test_a_login(start, connect, tmp_path):
 
 
 @pytest.mark.process
-def test_connections_beyond_the_limit_are_told_so(start, connect):
+def test_a_connection_beyond_the_limit_gets_the_reason(start, connect):
     running = start("--amqp091-port=0", "--set=max_connections=1")
     connect(running)
 

@@ -69,7 +69,7 @@ class Amqp091ServerConnection:
         self.numbers = numbers
         self.frame_max = FRAME_MIN
         self.cancel_notify = False
-        self.dismissal = ""  # why a connection is closed as soon as it may be told
+        self.dismissal = ""  # why a connection over the limit is closed after its start-ok
         self._confirming: dict[ServerChannel, None] = {}
         self.owned: list[Queue] = []
         self._broker = broker
