@@ -15,6 +15,7 @@ import pytest
 from blackbox import stomp
 from hostile_broker import RESET, Fuzz
 
+from tests.reference.amqp091_fuzz import Amqp091ClientFuzz
 from tests.reference.amqp_raw import (
     BEGIN,
     CLOSE,
@@ -206,6 +207,9 @@ class StompClientFuzz(Fuzz):
         return self.chance.choice((*[whole] * 9, b"", connect[:-1], b"STOMP\n\n\0"))
 
 
+KINDS = ((AmqpClientFuzz, "amqp"), (StompClientFuzz, "stomp"), (Amqp091ClientFuzz, "amqp091"))
+
+
 class Attacker(threading.Thread):
     """Plays one hostile client after another until `over`; `frames` counts what it has said of the floods."""
 
@@ -219,7 +223,7 @@ class Attacker(threading.Thread):
     def run(self):
         while not self.over.is_set():
             seed = next(self._seeds)
-            kind, protocol = ((AmqpClientFuzz, "amqp"), (StompClientFuzz, "stomp"))[seed % 2]
+            kind, protocol = KINDS[seed % len(KINDS)]
             line = dial(self._server, protocol)
             with contextlib.suppress(OSError):  # the broker has closed it, or reads no more
                 if self._play(line, kind(seed, self._many)):
@@ -281,12 +285,12 @@ def test_honest_clients_beside_hostile_ones(tmp_path, frames, many):
     """And afterwards nothing is left of the hostile ones, and the broker stops in order."""
     queues = [f"--queue={name}" for name in ("honest-amqp", "honest-stomp")]
     with (
-        Running(tmp_path / "data", *(f"--set={each}" for each in LIMITS), *queues) as server,
+        Running(tmp_path / "data", *(f"--set={each}" for each in LIMITS), *queues, "--amqp091-port=0") as server,
         contextlib.ExitStack() as ends,
     ):
         assert_served(server)
         before, most = server.rss(), 0
-        for protocol in ("amqp", "stomp") * (SILENT // 2):
+        for _, protocol in KINDS * (SILENT // len(KINDS)):
             ends.enter_context(dial(server, protocol))
         seeds = itertools.count(SEED)
         attackers = [Attacker(server, seeds, many) for _ in range(ATTACKERS)]
