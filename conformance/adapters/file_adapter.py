@@ -107,7 +107,7 @@ class FileAdapter:
             ),
         }
         is_met, why = met.get(need, (True, ""))
-        return "" if is_met else why
+        return describe(protocol).lacks.get(need.says, "" if is_met else why)
 
     @property
     def source(self) -> BrokerSource:

@@ -228,6 +228,9 @@ class QueueClient(Protocol):
     Each method takes the name of the queue at the broker, and raises `ClientError`.
     """
 
+    def make(self, broker: Broker, queue: str) -> None:
+        """Make the queue, if over this protocol a queue is made by its client; else do nothing."""
+
     def exchange(self, broker: Broker, queue: str) -> None:
         """Send a durable message to the queue, and receive until that message comes."""
 

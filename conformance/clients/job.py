@@ -178,7 +178,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
     step: ClientStep
     queue: str
-    more_queues: dict[str, DepthProbe] = {}
+    more_queues: dict[str, DepthProbe | None] = {}
     depth: DepthProbe | None = None
     producer: int = 1
     publishers: tuple[Publish, ...] = ()

@@ -178,6 +178,7 @@ class Session(abc.ABC):
         returned: Messages whose `send()` has returned, if a listener gets the answers (JMS).
         anomalies: Answers of the broker that answer nothing, each as a sentence.
         greeting: What the broker calls itself, with its version; known once it has opened a sender. May be empty.
+        found: What a receiver found when it attached, if the history has to say it: its queue was gone. Else empty.
 
     Raises:
         ClientError: There is no connection, or the broker broke the protocol.
@@ -195,7 +196,7 @@ class Session(abc.ABC):
         self.answers: deque[OperationAnswer] = deque()
         self.returned: deque[str] = deque()
         self.anomalies: deque[str] = deque()
-        self.greeting = ""
+        self.greeting = self.found = ""
 
     @abc.abstractmethod
     def attach_sender(self, queue: str) -> None:
@@ -257,6 +258,10 @@ class Session(abc.ABC):
 
     def fetch(self) -> None:  # noqa: B027 - most protocols send deliveries unasked
         """Ask for the next delivery, if the protocol sends none unasked. Call it before each `pump` that waits."""
+
+    def depth(self, queue: str) -> int | None:
+        """Return how many messages the queue of a receiver holds, at least; None: only the broker can tell."""
+        return None
 
     def asked(self, question: str) -> Sequence[QuestionResult]:
         """Return a vendor's client's answers to one of `jms.questions.QUESTIONS`; `ClientError` for another client."""

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from conformance.protocols import amqp, amqp091, jms, stomp
+from conformance.protocols import amqp, amqp091, jms, mqtt, stomp
 from conformance.protocols.model import ClientProtocol, Reproducer, Scheme
 
 if TYPE_CHECKING:
     from conformance.protocols.ties import LinkReading
 
-PROTOCOLS: Mapping[str, ClientProtocol] = {each.PROTOCOL.name: each.PROTOCOL for each in (amqp, stomp, jms, amqp091)}
+PROTOCOLS: Mapping[str, ClientProtocol] = {
+    each.PROTOCOL.name: each.PROTOCOL for each in (amqp, stomp, jms, amqp091, mqtt)
+}
 """By name, in the order of preference."""
 
 WIRES = tuple(name for name, each in PROTOCOLS.items() if each.sessions)

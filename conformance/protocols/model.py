@@ -57,6 +57,7 @@ class Traits(NamedTuple):
     acks_one: bool = True
     refusal_names_send: bool = True
     typed: bool = True
+    queues_by_client: bool = False
 
 
 class Reproducer(NamedTuple):
@@ -82,7 +83,8 @@ class ClientProtocol(NamedTuple):
     """A protocol of clients.
 
     `link` imports what reads its frames and ties them to messages, and `options` the class of its own keys in a
-    broker's file. `sessions` are the kinds of clients that the suite
+    broker's file. `lacks` says why no client meets a need of a scenario over this protocol, by the words of the need.
+    `sessions` are the kinds of clients that the suite
     has of its own (`Scenario.client`), which its folder `sessions` holds. `vendors`: it is spoken through vendors' own
     clients; `opaque` are wire protocols of these whose frames the suite cannot read. `depth_method` is the word of
     `[depth]` in broker.toml that asks over this protocol.
@@ -100,4 +102,5 @@ class ClientProtocol(NamedTuple):
     traits: Traits = Traits()
     opaque: tuple[str, ...] = ()
     depth_method: str = ""
+    lacks: Mapping[str, str] = types.MappingProxyType({})
     reproducer: Reproducer | None = None

@@ -19,7 +19,7 @@ from conformance.clients.roles.play import connect
 from conformance.clients.session import Disconnected, Session, pump_until
 from conformance.errors import ClientError
 from conformance.history import bare_header
-from conformance.protocols import WIRES
+from conformance.protocols import WIRES, describe
 from conformance.run.trial.clients import blocked_error
 from conformance.run.trial.jobs import connection_to, depth_probe, dialect_of
 from conformance.scenario.script import Drain
@@ -42,7 +42,13 @@ class ProbeClient:
     adapter: Adapter
     protocol: str
 
+    def make(self, broker: Broker, queue: str) -> None:
+        if describe(self.protocol).traits.queues_by_client:
+            with self._session(broker, queue) as session:
+                session.attach_receiver(queue, 1, AckHeader.INDIVIDUAL)
+
     def exchange(self, broker: Broker, queue: str) -> None:
+        self.make(broker, queue)
         self.receive(broker, queue, self.send(broker, queue))
 
     def send(self, broker: Broker, queue: str) -> str:
@@ -100,8 +106,15 @@ class ProbeClient:
                 if time.monotonic() > deadline:
                     raise ClientError(f"{queue} still holds {left} messages, and none comes: it cannot be emptied")
 
-    def depth(self, broker: Broker, queue: str) -> int:
-        return depth_of(broker, queue)
+    def depth(self, broker: Broker, queue: str, wanted: int | None = None) -> int:
+        if not describe(self.protocol).traits.queues_by_client:
+            return depth_of(broker, queue, wanted)
+        with self._session(broker, queue) as session:
+            session.attach_receiver(queue, 100, AckHeader.INDIVIDUAL)
+            found = session.depth(queue) or 0
+        if wanted not in (None, found):
+            raise ClientError(f"a client found {found} messages in {queue}, and there should be {wanted}")
+        return found
 
     def greeting(self, broker: Broker, queue: str) -> str:
         """Return what the broker calls itself; see `Session.greeting`."""

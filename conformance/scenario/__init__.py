@@ -39,11 +39,14 @@ from conformance.scenario.needs import (
     JOURNAL_WATCHED,
     LIVES,
     MODIFIED,
+    NON_PERSISTENT,
     RAW,
     REFUSES,
     SETTINGS,
     SEVERAL,
+    SHARED,
     SPREADS,
+    TRANSACTIONS,
     TURNED_AWAY,
     TYPED,
     Need,
@@ -57,6 +60,7 @@ from conformance.scenario.reading import (
     modes_of,
     most_queues,
     needs_of_launcher,
+    shares_a_queue,
     singles,
     togethers,
     unroll,
@@ -311,6 +315,9 @@ class Scenario:
         more[SEVERAL] = most_queues(self.steps) > 1
         selected = [s.selects for s in self._clients if isinstance(s, Consume) and s.selects]
         more[TYPED] = any(SELECTORS[name].typed for name in selected)
+        more[SHARED] = shares_a_queue(self.steps)
+        more[TRANSACTIONS] = any(isinstance(step, Publish) and step.batch for step in self._clients)
+        more[NON_PERSISTENT] = any(isinstance(step, Publish) and not step.durable for step in self._clients)
         queues = (need_of(name) for name, _ in self.queue)
         others = (need for need in more if more[need])
         return (*queues, *others, *self._of_options("need"), *needs_of_launcher(self.steps))

@@ -145,6 +145,16 @@ TYPED = Need("properties that are numbers and truths")
 ANSWERED = Need("an answer to an acknowledgement")
 """Of a fault at the answer to an acknowledgement: without answers it would never fire."""
 
+TRANSACTIONS = Need("transactions")
+"""Of a publisher that sends in transactions."""
+
+NON_PERSISTENT = Need("messages that are not persistent")
+SHARED = Need("several consumers of one queue at a time")
+"""Of consumers beside each other, and of receivers of one client."""
+
+DISORDERED = Need("acknowledgements in another order")
+"""Of a consumer that acknowledges the last message first."""
+
 SEVERAL = Need("several queues in one trial")
 """Of a publisher that sends to more than one queue."""
 

@@ -13,7 +13,17 @@ from typing import Any
 import msgspec
 
 from conformance.history import parse_message
-from conformance.scenario.needs import ENDS_ONE, FOR_TOPIC, HOLDS, PEEKS, RESENDS, SELECTS, TIME_TO_LIVE, Need
+from conformance.scenario.needs import (
+    DISORDERED,
+    ENDS_ONE,
+    FOR_TOPIC,
+    HOLDS,
+    PEEKS,
+    RESENDS,
+    SELECTS,
+    TIME_TO_LIVE,
+    Need,
+)
 from conformance.scenario.script import Consume, Publish
 from conformance.scenario.selectors import SELECTORS, word
 from conformance.words import ordinal
@@ -156,6 +166,7 @@ OF_CONSUME: tuple[StepOption, ...] = (
     StepOption(
         field="backwards",
         says=lambda step: f"wait until {step.backwards} are processed, and acknowledge the last one first",
+        need=DISORDERED,
         unwritten="acknowledgements from the last one to the first are",
     ),
     StepOption(field="receives", says="call receive() for each", unwritten="calls of receive() are"),

@@ -50,6 +50,20 @@ def most_queues(steps: Iterable[Step]) -> int:
     return max((getattr(step, "from_queue", 0) + step.queues for step in used), default=1)
 
 
+def shares_a_queue(steps: Iterable[Step]) -> bool:
+    """Whether a queue has two receivers at the same time."""
+    beside = [*(each.steps for each in togethers(steps)), *((step,) for step in singles(steps))]
+    return any(len(used) > len({*used}) for used in map(_queues_of, beside))
+
+
+def _queues_of(steps: Iterable[object]) -> list[int]:
+    """Return the place of the queue of each receiver of these steps, and of one that looks on."""
+    used = [0 for step in steps if isinstance(step, Publish) and step.peek]
+    for step in (each for each in steps if isinstance(each, Consume)):
+        used += [step.from_queue + place % step.queues for place in range(step.receivers)]
+    return used
+
+
 def modes_of(steps: Iterable[Step]) -> Iterator[str]:
     """Yield the words of the catalogue for how clients send and receive, and for what they send (`modes`)."""
     for step in singles(steps):

@@ -19,7 +19,7 @@ from conformance.adapters.file.model import VARIANT, BrokerFile, Setting, laid_o
 from conformance.adapters.file.placeholders import MEANING, placeholders
 from conformance.adapters.file.table import problems, read_toml, together
 from conformance.errors import UsageError
-from conformance.protocols import WIRES
+from conformance.protocols import PROTOCOLS, WIRES
 
 _REFERENCES = {
     "protocols.*.port": "ports",
@@ -222,7 +222,7 @@ def _unknown_placeholders(data: Mapping[str, Any]) -> Iterator[str]:
 def _contradictions(data: Mapping[str, Any]) -> Iterator[str]:
     """Keys that need others."""
     settings = dict(_items(data.get("settings")))
-    if data.get("depth") is None and (not _is_external(data) or {*WIRES} & {*_names(data.get("protocols"))}):
+    if data.get("depth") is None and _needs_depth(data):
         yield "depth: required: without it the suite cannot tell an empty queue from a stuck one"
     if data.get("policies") is not None and not _at(data, "policies.fields"):
         yield "policies.fields: required: without it no policy is read from the answer"
@@ -241,6 +241,15 @@ def _contradictions(data: Mapping[str, Any]) -> Iterator[str]:
     for place, _ in _at(data, "variants.*.settings.*"):
         if place.rpartition(".")[2] in settings:
             yield f"{place}: the broker has this setting already; give it another name"
+
+
+def _needs_depth(data: Mapping[str, Any]) -> bool:
+    """Whether a client must ask the broker how much a queue holds, over one of its protocols at least."""
+    spoken = {*_names(data.get("protocols"))}
+    by_client = {word for word in WIRES if PROTOCOLS[word].traits.queues_by_client}
+    if _is_external(data):
+        return bool(spoken & {*WIRES} - by_client)
+    return not spoken or not spoken <= by_client
 
 
 def _is_external(data: Mapping[str, Any]) -> bool:

@@ -36,7 +36,7 @@ def declare(plan: Plan, run: Run, moved: Callable[[str], str] = str) -> None:
         LaunchError: A queue could not be declared; it names the field and the answer.
     """
     rules = plan.source.file.queues
-    if rules is None:
+    if rules is None or rules.method == "client":
         return
     for queue in plan.queues:
         words = {"queue": plan.named(queue), "options": _options(plan, rules, queue)}

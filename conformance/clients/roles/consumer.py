@@ -53,7 +53,7 @@ def consume(
     if step.forwards:
         session.attach_sender(job.work.queue)
     for note in notes:
-        note(Op.CONNECT, Phase.OK, count=step.prefetch)
+        note(Op.CONNECT, Phase.OK, count=step.prefetch, detail=session.found or None)
     attached()
     try:
         return consumer.run()

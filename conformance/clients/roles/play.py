@@ -29,7 +29,7 @@ from conformance.clients.session import Disconnected, Refused, Session
 from conformance.clients.trigger import ArmedCommand, ArmedFault
 from conformance.errors import ClientError, ConformanceError
 from conformance.history import DELAYED, Op, Phase, Recorder, message_id
-from conformance.protocols import WIRES
+from conformance.protocols import WIRES, describe
 from conformance.protocols.jms.sessions.session import JmsSession
 from conformance.scenario.script import Ask, Consume, ConsumerCrash, Drain, Publish
 
@@ -142,12 +142,16 @@ def _armed(job: Job, recorder: Recorder, descriptors: Sequence[int]) -> ArmedFau
 
 
 def _emptied(job: Job, session: Session, recorder: Recorder) -> JobResult:
-    with _asking(job) as ask:
+    with _asking(job, session) as ask:
         return (collect if job.work.collects else drain)(job, session, recorder, ask)
 
 
 @contextlib.contextmanager
-def _asking(job: Job) -> Iterator[AskDepth]:
+def _asking(job: Job, session: Session) -> Iterator[AskDepth]:
+    """Yield how the depth of a queue is found out: by the session itself if it can, else by a request to the broker."""
+    if describe(job.connection.protocol).traits.queues_by_client:
+        yield lambda queue: session.depth(queue) or 0
+        return
     if job.work.depth is None:
         raise ClientError(f"the adapter declares no way to ask for the depth of {job.work.queue}")
     depths = DepthClient(job.work.depth, f"{job.header.trial}-{job.header.process}-depth")
@@ -193,7 +197,7 @@ def _drained_beside(job: Job, recorder: Recorder, note: Note, elsewhere: int) ->
     """Empty another queue of the trial, over a connection of its own."""
     session = connect(job, recorder.flush)
     try:
-        with _asking(job) as ask:
+        with _asking(job, session) as ask:
             return _drained(job, session, note, ask, elsewhere)
     finally:
         session.close()
@@ -214,7 +218,7 @@ def _drained(job: Job, session: Session, note: Note, ask: AskDepth, elsewhere: i
             received, last, silence, working = received + got, now, job.tolerances.silence_s, now - started
         elif now - last >= silence:
             depth = ask(job.work.queue)
-            note(Op.DEPTH, Phase.OK, count=elsewhere + depth)
+            note(Op.DEPTH, Phase.OK, count=elsewhere + depth, detail=session.found or None)
             if not depth or time.monotonic() - last > bound:
                 break
             silence = min(silence * 2, 2.0) + (now - last)

@@ -98,8 +98,8 @@ class JobMaker:
         return Work(
             step=step,
             queue=queue,
-            more_queues={each: depth_probe(self.broker, each, topic) for each in more_queues},
-            depth=depth_probe(self.broker, collects or queue, topic),
+            more_queues={each: self._depth_probe(each, topic) for each in more_queues},
+            depth=self._depth_probe(collects or queue, topic),
             producer=self._producer(step),
             publishers=tuple(publishers),
             resends=self._to_send_again(step),
@@ -108,6 +108,11 @@ class JobMaker:
             subscriber=topic,
             in_vain=tuple(self._in_vain) if self._selectors and "" not in self._selectors else None,
         )
+
+    def _depth_probe(self, queue: str, topic: str) -> DepthProbe | None:
+        """Return how a client asks for a depth; None if it finds out by itself."""
+        by_client = describe(self.planned.protocol).traits.queues_by_client
+        return None if by_client else depth_probe(self.broker, queue, topic)
 
     def _connection(self, work: Work) -> Connection:
         planned, step = self.planned, work.step

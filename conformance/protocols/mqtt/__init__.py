@@ -1,0 +1,50 @@
+"""MQTT 5, by a session that writes its packets itself."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from conformance.protocols.model import ClientProtocol, Greeting, Library, Scheme, Traits
+
+if TYPE_CHECKING:
+    from conformance.protocols.mqtt.options import MqttOptions
+    from conformance.protocols.ties import LinkReading
+
+
+def _link() -> LinkReading:
+    from conformance.protocols.mqtt.ties import LINK
+
+    return LINK
+
+
+def _options() -> type[MqttOptions]:
+    from conformance.protocols.mqtt.options import MqttOptions
+
+    return MqttOptions
+
+
+PROTOCOL = ClientProtocol(
+    name="mqtt",
+    title="MQTT 5",
+    link=_link,
+    options=_options,
+    sessions=("library",),
+    library=Library("ack-conformance", "conformance"),
+    schemes=(Scheme("mqtt", 1883), Scheme("mqtts", 8883, secure=True)),
+    # CONNECT of a client without a name, and any CONNACK: a refused login is an answer too.
+    greeting=Greeting(
+        b"\x10\x0d\x00\x04MQTT\x05\x02\x00\x00\x00\x00\x00", re.compile(rb"\x20[\x02-\x7f][\x00\x01]", re.DOTALL), 3
+    ),
+    # A message has no persistence of its own, and a PUBACK need not mean that it is stored.
+    traits=Traits(confirm="PUBACK", time_to_live=False, queues_by_client=True),
+    lacks={
+        "deliveries given back": "a consumer of MQTT cannot give a message back",
+        "mode no_ack": "a subscription of MQTT with QoS 0 keeps nothing for a client that is away",
+        "mode transacted": "MQTT has no transactions",
+        "transactions": "MQTT has no transactions",
+        "messages that are not persistent": "a message of MQTT has no persistence of its own",
+        "several consumers of one queue at a time": "a session of MQTT has one connection at a time",
+        "acknowledgements in another order": "a client of MQTT acknowledges in the order of arrival (MQTT-4.6.0-2)",
+    },
+)

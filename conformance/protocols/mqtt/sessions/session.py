@@ -1,0 +1,294 @@
+"""MQTT 5: a queue of the suite is a session of the broker, and a consumer is a connection to that session.
+
+The session has the name of its queue as client identifier, subscribes to the topic of that name, and never expires. It
+has one connection at a time: a second one takes it over (section 3.1.4). So each receiver is a connection of its own,
+and senders have another, whose session ends with it.
+
+No broker says how many messages a session holds. This client finds out: it sends a marker to the topic. The broker
+delivers in order (section 4.6), so nothing is left in the session when the marker comes back.
+
+With QoS 1 a PUBACK acknowledges, and has no answer. With QoS 2 a PUBREC acknowledges, and PUBREL is its answer.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from typing_extensions import override
+
+from conformance import limits
+from conformance.clients.job import Job, address, in_turn
+from conformance.clients.roles.modes import AckHeader
+from conformance.clients.session import OperationAnswer, Received, SendOutcome, Session, pump_until
+from conformance.errors import ClientError
+from conformance.history import Op, Phase
+from conformance.protocols.mqtt import packets
+from conformance.protocols.mqtt.packets import Answer, Publish
+from conformance.protocols.mqtt.sessions.connection import MqttConnection, MqttLogin
+from conformance.scenario.options import are_altered, as_text
+
+_MARKER = "marker-"
+_MARKER_S, _MORE_S = 5.0, 0.5
+_BUSY_S = 0.02
+
+ABSENT = "the broker no longer had the session"
+"""Said of a queue whose session is gone: its messages are gone with it."""
+
+
+class _Delivery(NamedTuple):
+    """What acknowledges a delivery."""
+
+    number: int
+    qos: int
+
+
+class MqttSession(Session):
+    """See `Session`. Every method is called from one thread."""
+
+    def __init__(self, job: Job, before_write: Callable[[], None]) -> None:
+        super().__init__(job, before_write)
+        self._login = MqttLogin(job.connection.host, job.connection.port, job.connection.access)
+        self._queues: list[str] = []
+        self._sender: MqttConnection | None = None
+        self._receivers: list[MqttConnection] = []
+        self._watched: list[int] = []
+        self._unconfirmed: dict[int, SendOutcome] = {}
+        self._released: dict[tuple[int, int], OperationAnswer | None] = {}  # by receiver and number: after PUBREC
+        self._marker = ""
+        self._untruths = self._deliveries = self._came = 0
+
+    # what roles call
+
+    @override
+    def attach_sender(self, queue: str) -> None:
+        self._queues.append(queue)
+        self._open_sender()
+
+    @override
+    def attach_receiver(self, queue: str, credit: int, subscription: AckHeader) -> None:
+        """Connect to the session of the queue, and subscribe if the broker has none: the subscription is part of it."""
+        if subscription is AckHeader.SETTLED:
+            raise ClientError("a subscription of MQTT with QoS 0 keeps nothing for a client that is away")
+        place = len(self._receivers)
+        made = self._connect(queue, credit, lambda kind, found: self._on_receiver(place, kind, found))
+        self._receivers.append(made)
+        if not made.present:
+            self.found = ABSENT
+            made.subscribe(address(self._job.dialect.source, queue))
+
+    @override
+    def end_receiver(self, receiver: int) -> None:
+        """End the connection; what it has not acknowledged stays in the session."""
+        self.incoming.end(receiver)
+        self._receivers[receiver].close()
+
+    @override
+    def sendable(self) -> int:
+        return self._sender.quota - len(self._unconfirmed) if self._sender else 0
+
+    @override
+    def send(
+        self, message: str, body: bytes, *, durable: bool, transaction: str | None = None, immediate: bool = False
+    ) -> None:
+        if transaction is not None:
+            raise _not_in_mqtt("transactions")
+        queue = in_turn(self._queues, message)
+        self._unconfirmed[self._put(queue, message, body, 1)] = SendOutcome(message, Phase.OK, None)
+
+    @override
+    def acknowledge(
+        self, covered: Sequence[Received], *, confirmed: bool = False, transaction: str | None = None
+    ) -> None:
+        """Acknowledge in the order of arrival, as MQTT-4.6.0-2 wants it."""
+        if transaction is not None:
+            raise _not_in_mqtt("transactions")
+        for received in covered:
+            handle: _Delivery = received.handle
+            answer = OperationAnswer(Op.ACK, received.message, Phase.OK, delivery=received.delivery)
+            if handle.qos == 2:
+                self._released[received.receiver, handle.number] = answer if confirmed else None
+            elif confirmed:
+                raise ClientError("a PUBACK has no answer")
+            if handle.qos:
+                kind = packets.PUBREC if handle.qos == 2 else packets.PUBACK
+                self._receivers[received.receiver].put(packets.acknowledge(kind, handle.number))
+
+    @override
+    def refuse(self, received: Received, outcome: str) -> None:
+        raise _not_in_mqtt("refusals of a message")
+
+    @override
+    def begin(self, transaction: str) -> None:
+        raise _not_in_mqtt("transactions")
+
+    commit = rollback = begin
+
+    @override
+    def depth(self, queue: str) -> int | None:
+        """Return how many messages came before a marker; 1 if neither they nor the marker came."""
+        if not self._marker:
+            self._open_sender()
+            self._marker = f"{_MARKER}{time.monotonic_ns()}"
+            self._unconfirmed[self._put(queue, self._marker, b"", 1)] = SendOutcome(self._marker, Phase.OK, None)
+        pump_until(self.pump, lambda: bool(self.incoming) or not self._marker, _MARKER_S)
+        if self.incoming:  # a window that is full holds the marker back
+            pump_until(self.pump, lambda: not self._marker, _MORE_S)
+        return max(len(self.incoming), bool(self._marker))
+
+    @override
+    def pump(self, timeout_s: float | None) -> None:
+        lines = self._lines
+        if len(lines) == 1:
+            lines[0].pump(timeout_s)
+            return
+        came = self._came
+        for line in lines:
+            line.pump(0)
+        if self._came == came and timeout_s != 0:
+            self._wait(lines, timeout_s)
+            for line in lines:
+                line.pump(0)
+
+    @override
+    def watch(self, descriptor: int) -> None:
+        self._watched.append(descriptor)
+        for line in self._lines:
+            line.watch(descriptor)
+
+    @override
+    def close(self) -> None:
+        for line in self._lines:
+            line.close()
+
+    # connections
+
+    @property
+    def _lines(self) -> list[MqttConnection]:
+        ended = self.incoming.ended
+        return [
+            *([self._sender] if self._sender else []),
+            *(line for place, line in enumerate(self._receivers) if place not in ended),
+        ]
+
+    def _connect(self, name: str, receive: int, on_packet: Callable[[int, Publish | Answer], None]) -> MqttConnection:
+        made = MqttConnection(
+            self._login,
+            name,
+            receive=receive,
+            on_packet=on_packet,
+            before_write=self._before_write,
+            connect_s=self._job.connection.connect_s,
+        )
+        for descriptor in self._watched:
+            made.watch(descriptor)
+        return made
+
+    def _open_sender(self) -> MqttConnection:
+        if self._sender is None:
+            self._sender = self._connect(f"{self._job.container}-sender", 0, self._on_sender)
+        return self._sender
+
+    def _wait(self, lines: Sequence[MqttConnection], timeout_s: float | None) -> None:
+        """Wait for input on any of several connections."""
+        poll = select.poll()
+        for line in lines:
+            poll.register(line.fileno(), select.POLLIN)
+        for descriptor in self._watched:
+            poll.register(descriptor, 0)
+        if any(line.waits_to_write for line in lines):
+            timeout_s = min(_BUSY_S if timeout_s is None else timeout_s, _BUSY_S)
+        poll.poll(None if timeout_s is None else max(timeout_s, 0) * 1000)
+
+    # what leaves
+
+    def _put(self, queue: str, message: str, body: bytes, qos: int) -> int:
+        assert self._sender is not None  # the caller has attached it
+        texts = [(packets.CONFORMANCE_ID, message)]
+        texts += [(name, _text(value)) for name, value in self._job.work.properties(message).items()]
+        number = self._sender.publish(address(self._job.dialect.destination, queue), texts, body, qos)
+        if number in self._unconfirmed:
+            raise ClientError(f"packet identifier {number} is still in use, {limits.quote(len(self._unconfirmed))} are")
+        return number
+
+    # what arrives
+
+    def _on_sender(self, kind: int, found: Publish | Answer) -> None:
+        """Read the answer to a send. A message for which there was no subscriber is in no queue."""
+        self._came += 1
+        if isinstance(found, Publish) or kind == packets.PUBREL:
+            raise ClientError("the broker broke the protocol: a delivery to a client that has not subscribed")
+        reason, name = found.reasons[0], packets.NAMES[kind]
+        outcome = self._unconfirmed.get(found.number)
+        if outcome is None:
+            self._untrue(f"a {name} for packet {found.number}, which has no answer to come")
+            return
+        if kind == packets.PUBREC and reason < packets.REFUSED:
+            if self._sender is not None:
+                self._sender.put(packets.acknowledge(packets.PUBREL, found.number))
+            self._note_refusal(outcome, reason, found)
+            return
+        del self._unconfirmed[found.number]
+        self._note_refusal(outcome, reason, found)
+        if outcome.message == self._marker:
+            self._marker = "" if outcome.phase is Phase.FAIL else self._marker
+        elif not outcome.message.startswith(_MARKER):
+            self.outcomes.append(outcome)
+
+    def _note_refusal(self, outcome: SendOutcome, reason: int, found: Answer) -> None:
+        if reason >= packets.REFUSED or reason == packets.NOWHERE:
+            outcome.phase, outcome.detail = Phase.FAIL, self._login.clean(packets.said(reason, found.properties))
+
+    def _untrue(self, sentence: str) -> None:
+        self._untruths += 1
+        if self._untruths > limits.UNTRUE_RECEIPTS:
+            raise ClientError(limits.limit_sentence("confirms that answer nothing", limits.UNTRUE_RECEIPTS, "pieces"))
+        self.anomalies.append(sentence)
+
+    def _on_receiver(self, receiver: int, kind: int, found: Publish | Answer) -> None:
+        self._came += 1
+        if isinstance(found, Publish):
+            self._on_delivery(receiver, found)
+        elif kind == packets.PUBREL:
+            answer = self._released.pop((receiver, found.number), None)
+            self._receivers[receiver].put(packets.acknowledge(packets.PUBCOMP, found.number))
+            self.answers.extend([answer] if answer else [])
+        else:
+            raise ClientError(f"the broker broke the protocol: a {packets.NAMES[kind]} to a client that sends nothing")
+
+    def _on_delivery(self, receiver: int, found: Publish) -> None:
+        texts = found.texts
+        name = limits.quote(texts.get(packets.CONFORMANCE_ID, f"foreign:{found.number}"))
+        handle = _Delivery(found.number, found.qos)
+        self._deliveries += 1
+        received = Received(
+            message=name,
+            body=found.body,
+            count=None,
+            first_acquirer=None,
+            redelivered=found.again,
+            delivery=str(self._deliveries),
+            handle=handle,
+            receiver=receiver,
+            altered=are_altered(self._job.work.properties(name), texts, _text),
+        )
+        if name.startswith(_MARKER):
+            self.acknowledge([received])
+            self._marker = "" if name == self._marker else self._marker
+        elif receiver not in self.incoming.ended:
+            self.incoming.append(received)
+
+
+def _text(value: object) -> str:
+    r"""Return the text of a property without control characters, which a broker may refuse (section 1.5.4).
+
+    >>> _text("a\rb"), _text(True)
+    ('a\\rb', 'true')
+    """
+    return "".join(repr(sign)[1:-1] if sign < " " else sign for sign in as_text(value))
+
+
+def _not_in_mqtt(what: str) -> ClientError:
+    return ClientError(f"MQTT has no {what}")
