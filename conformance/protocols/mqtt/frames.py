@@ -4,8 +4,8 @@ One `LinkFrame` is one packet. Its fields:
 
 - `name` is the name in the standard, for example `PUBLISH`. `detail` begins with it.
 - `delivery` is the packet identifier, by which an answer names its PUBLISH. Both directions count for themselves.
-- The `detail` of a PUBLISH adds `qos=N`, `dup`, and `settled` for QoS 0, which has no answer. That of an answer adds its
-  reason code if it is not 0, and `refused` from 0x80 on.
+- The `detail` of a PUBLISH adds `qos=N`, `dup`, and `settled` for QoS 0, which has no answer. That of an answer adds
+  its reason code if it is not 0, and `refused` from 0x80 on.
 
 The acknowledgement of a consumer is its PUBACK, or with QoS 2 its PUBREC; the PUBREL of the broker is the answer to it.
 The answer to a send is a PUBACK, a PUBCOMP, or a PUBREC that refuses it.

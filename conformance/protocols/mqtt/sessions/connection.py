@@ -1,7 +1,7 @@
 """One connection of MQTT 5: this module reads and writes, and `packets` encodes and decodes.
 
-Why not paho's client (2.2.0): see `packets`. It also writes when it likes, and the history must have an `invoke` on disk
-before its bytes leave. A script asks for one exchange of packets; that client answers PUBREC and PUBREL by itself.
+Why not paho's client (2.2.0): see `packets`. It also writes when it likes, and the history must have an `invoke` on
+disk before its bytes leave. A script asks for one exchange of packets; that client answers PUBREC and PUBREL itself.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from conformance.protocols.mqtt import packets
 from conformance.protocols.mqtt.packets import Answer, Connack, Head, Malformed, Publish
 
 ANSWER_S = 30.0
+_CLOSE_S = 10.0
 _REST_S = 5.0
 _READ = 1 << 18
 _MOST = 65_535
@@ -79,7 +80,7 @@ class MqttConnection:
         self._subscribed: Answer | None = None
         self._number = 0
         self._input, self._output = bytearray(), bytearray()
-        self._heard = self._opened = self._closed = False
+        self._heard = self._opened = self._closed = self._pinged = False
         self._socket = login.dial(connect_s)
         self._socket.setblocking(False)
         self._poll = select.poll()
@@ -151,11 +152,17 @@ class MqttConnection:
         self._write()
 
     def close(self) -> None:
-        """Say DISCONNECT, which keeps the session, and release the socket."""
+        """Say DISCONNECT, which keeps the session, and release the socket.
+
+        A DISCONNECT has no answer, so a PINGREQ goes before it: the broker has read what this client acknowledged.
+        """
         try:
             if not self._closed:
-                self.put(packets.packet(packets.DISCONNECT, b""))
                 with contextlib.suppress(Disconnected, ClientError, Refused):
+                    self._pinged = True
+                    self.put(packets.packet(packets.PINGREQ, b""))
+                    pump_until(self.pump, lambda: not self._pinged, _CLOSE_S)
+                    self.put(packets.packet(packets.DISCONNECT, b""))
                     self._write()
         finally:
             self._closed = True
@@ -277,7 +284,9 @@ class MqttConnection:
             self._on_packet(kind, packets.read_answer(kind, bytes(data[at:end]), 0, end - at))
         elif kind == packets.SUBACK:
             self._subscribed = packets.read_answer(kind, bytes(data[at:end]), 0, end - at)
-        elif kind != packets.PINGRESP:
+        elif kind == packets.PINGRESP:
+            self._pinged = False
+        else:
             raise self._broken(f"a {name}, which no broker sends")
 
     def _connected(self, found: Connack) -> None:
