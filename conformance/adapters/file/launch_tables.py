@@ -334,8 +334,9 @@ class QueuesTable(Table):
     """How the suite declares durable queues at a ready broker, once: a restart keeps them.
 
     `http`: `verb` to `url` with `body`; the answer has one of `status`. `command`: its exit code is 0. `{queue}` is the
-    name of the queue. `client`: over each protocol of the broker a client makes them, as with MQTT. A broker that makes its queues by itself, by `start.each_queue` or by `[xml]` needs no such
-    table. If `lasting` is `false` once it is filled, a restart does not keep queues, and every start declares them.
+    name of the queue. `client`: clients make them, as always over MQTT. A broker that makes its queues by itself, by
+    `start.each_queue` or by `[xml]`, needs no such table. If `lasting` is `false` once it is filled, a restart does not
+    keep queues, and every start declares them.
 
     `hyphen` replaces each hyphen in the names of queues, for a broker that refuses such names.
 
@@ -370,7 +371,7 @@ class QueuesTable(Table):
     def _has_its_own(self) -> QueuesTable:
         needed, other = (self.url, self.command) if self.method == "http" else (self.command, self.url)
         if self.method == "client":
-            needed, other = True, self.url or self.command
+            needed, other = "client", self.url or self.command
         if not needed or other:
             raise ValueError("expected url with method http, or command with method command")
         if self.options and not any("{options}" in text for text in (self.body, *self.command)):

@@ -143,7 +143,7 @@ class NativeBroker(PlannedBroker):
 
     def declare(self, queue: str) -> None:
         queue_declaration.declare(dataclasses.replace(self.plan, queues=(queue,)), self._beside)
-        self._make_queues([queue])
+        queue_declaration.make(self._client, self, [queue])
 
     def stop(self) -> None:
         tree = self._tree
@@ -318,7 +318,7 @@ class NativeBroker(PlannedBroker):
             return False
         try:
             queue_declaration.declare(self.plan, self._beside)
-            self._make_queues(self.plan.queues)
+            queue_declaration.make(self._client, self, self.plan.queues)
         except LaunchError as error:
             raise self._error(f"took no queue: {error}") from error
         self._declared = True

@@ -9,7 +9,6 @@ from typing import Self
 
 from conformance.adapters.interface import DepthProbe
 from conformance.adapters.launch.plan import BrokerSetup, Plan
-from conformance.errors import ClientError, LaunchError
 
 
 class OneNodeBroker(abc.ABC):
@@ -72,14 +71,6 @@ class PlannedBroker(OneNodeBroker):
     @abc.abstractmethod
     def _serve(self) -> None:
         """Declare the queues of a node that is ready, and prove that a message passes through it."""
-
-    def _make_queues(self, queues: Sequence[str]) -> None:
-        """Let the client make them, if its protocol has it so. Raises `LaunchError`."""
-        for queue in queues if self._client is not None else ():
-            try:
-                self._client.make(self, self.queue_of(queue))
-            except ClientError as error:
-                raise LaunchError(f"no client could make {queue}: {error}") from error
 
     def depth_probe(self, queue: str, topic: str = "") -> DepthProbe:
         return self.plan.depth_probe(queue, self._moved, topic)

@@ -13,8 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from conformance.adapters import web
 from conformance.adapters.file.launch_tables import QueuesTable
 from conformance.adapters.file.placeholders import fill
+from conformance.adapters.interface import Broker, QueueClient
 from conformance.adapters.launch.plan import Plan
-from conformance.errors import LaunchError
+from conformance.errors import ClientError, LaunchError
 from conformance.ledger import child_environment
 
 Run = Callable[[Sequence[str], float], tuple[int, str]]
@@ -44,6 +45,17 @@ def declare(plan: Plan, run: Run, moved: Callable[[str], str] = str) -> None:
             _by_http(plan, rules, words, moved)
         else:
             _by_command(plan, rules, words, run)
+
+
+def make(client: QueueClient | None, broker: Broker, queues: Sequence[str]) -> None:
+    """Let the client make these queues, if its protocol has it so. Raises `LaunchError`."""
+    if client is None:
+        return
+    for queue in queues:
+        try:
+            client.make(broker, broker.service.queue_of(queue))
+        except ClientError as error:
+            raise LaunchError(f"no client could make {queue}: {error}") from error
 
 
 def lasting(plan: Plan) -> bool:

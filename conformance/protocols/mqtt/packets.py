@@ -258,6 +258,7 @@ def read_publish(data: bytes | bytearray, at: int, end: int, flags: int) -> Publ
 def read_answer(kind: int, data: bytes, at: int, end: int) -> Answer:
     """Read the payload of a PUBACK, PUBREC, PUBREL, PUBCOMP or SUBACK. Raises `Malformed`."""
     identifier, at = _integer(data, at, end, 2)
+    reasons: tuple[int, ...]
     if kind in ACKS:
         reasons = (data[at],) if at < end else (0,)
         found = properties(data, at + 1, end)[0] if end > at + 1 else []
