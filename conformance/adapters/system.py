@@ -5,11 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from conformance.adapters import opening
-from conformance.adapters.file.settings import EffectiveSettings, untraced
+from conformance.adapters.file.settings import EffectiveSettings, untraced, unwritten
 from conformance.adapters.interface import Adapter
 from conformance.adapters.vendor_clients import ClientFile
 from conformance.protocols import describe
-from conformance.scenario.needs import ANSWERED, FRAMES, Means, Need, Wanted, need_of
+from conformance.scenario.needs import (
+    ANSWERED,
+    FRAMES,
+    JOURNAL_WATCHED,
+    KILL_WHILE_STARTING,
+    Means,
+    Need,
+    Wanted,
+    need_of,
+)
 
 
 class BrokerUnderTest:
@@ -21,6 +30,7 @@ class BrokerUnderTest:
         self._adapter, self._protocol, self._settings, self._client = adapter, protocol, settings, client
         self._able = adapter.able
         self._untraced = untraced(adapter.file, settings)
+        self._unwritten = unwritten(adapter.file, settings)
         self._queues: Mapping[Need, str] = {
             need_of(option): entry.lacks(settings.values) for option, entry in adapter.file.queue_settings.items()
         }
@@ -44,6 +54,7 @@ class BrokerUnderTest:
             or self._lacks_frames(need)
             or adapter.lacks(need)
             or self._queues.get(need, "")
+            or (self._unwritten if need in (KILL_WHILE_STARTING, JOURNAL_WATCHED) else "")
         )
 
     def _lacks_answer(self, need: Need) -> str:

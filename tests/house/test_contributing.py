@@ -169,7 +169,7 @@ def test_the_protocol_of_the_page(checkout):
     (room / "example" / "__init__.py").write_text(record)
     (room / "example" / "sessions.py").write_text(sessions)
     table = room / "__init__.py"
-    table.write_text(re.sub(r"\bjms, (stomp|amqp091)\b", r"example, jms, \1", table.read_text()))
+    table.write_text(re.sub(r"\bjms, (stomp|amqp091|mqtt)\b", r"example, jms, \1", table.read_text()))
     (checkout / "fixtures" / "brokers" / "example").mkdir()
 
     _, shown, checked, _ = play(checkout, "protocol.md")

@@ -216,8 +216,8 @@ def test_a_receipt_answers_what_asked_for_it():
 
 
 def test_a_protocol_that_is_none_is_refused():
-    with pytest.raises(HistoryError, match="carries 'mqtt'"):
-        tied([], "mqtt")
+    with pytest.raises(HistoryError, match="carries 'coap'"):
+        tied([], "coap")
 
 
 # AMQP 0-9-1

@@ -224,7 +224,8 @@ class Choice(Table):
     """One value of a setting of type `word`.
 
     `logged` is a text that the broker logs before it is ready, and only with this value: a broker may fall back to
-    another value and go on. `needs` is what the user must install for this value. `untraced` is why a tracer cannot
+    another value and go on. `needs` is what the user must install for this value. `unwritten` is why the
+    broker neither writes nor reads its journal while a trial lasts. `untraced` is why a tracer cannot
     make the journal's writes and syncs fail with it. `requires` are values of other settings without which the product
     refuses it. `without` are settings that have no effect with it: a user cannot choose them, and no control uses
     them. `stored` is where each queue is found on the disk once it survives a restart. `refused` is why nothing can be
@@ -234,6 +235,7 @@ class Choice(Table):
     logged: str = ""
     needs: str = ""
     untraced: str = ""
+    unwritten: str = ""
     refused: str = ""
     requires: Mapping[str, Value] = {}
     without: tuple[Word, ...] = ()

@@ -6,7 +6,7 @@ import dataclasses
 import pathlib
 import re
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from conformance.adapters.file.launch_tables import order
 from conformance.adapters.file.model import LIAR, VARIANT, BrokerFile, Choice, QueueFiles, Setting
@@ -226,12 +226,18 @@ def untraced(file: BrokerFile, settings: EffectiveSettings) -> str:
     """Why a tracer cannot make the journal's writes and syncs fail with these settings; empty if it can."""
     if not file.journal.files:
         return f"the file of {file.name} has no journal.files: other files and sockets would fail too"
-    hidden = [
-        f"{name}={settings.values[name]}: {choice.untraced}"
-        for name, choice in _choices(file, settings.values)
-        if choice.untraced
-    ]
-    return hidden[0] if hidden else ""
+    return unwritten(file, settings) or _said(file, settings, lambda choice: choice.untraced)
+
+
+def unwritten(file: BrokerFile, settings: EffectiveSettings) -> str:
+    """Why a trial sees no access to the journal with these settings; empty if it sees them."""
+    return _said(file, settings, lambda choice: choice.unwritten)
+
+
+def _said(file: BrokerFile, settings: EffectiveSettings, what: Callable[[Choice], str]) -> str:
+    """What the first choice that is in force says, after its setting; empty if none says it."""
+    found = ((name, what(choice)) for name, choice in _choices(file, settings.values))
+    return next((f"{name}={settings.values[name]}: {why}" for name, why in found if why), "")
 
 
 def queue_files(file: BrokerFile, settings: EffectiveSettings) -> dict[str, QueueFiles]:

@@ -101,7 +101,7 @@ class Head(NamedTuple):
 Properties = list[tuple[int, object]]
 
 
-class Publish(NamedTuple):
+class PublishPacket(NamedTuple):
     """A PUBLISH; `number` is its packet identifier, 0 for QoS 0."""
 
     topic: str
@@ -243,7 +243,7 @@ def value_of(found: Properties, kind: int, default: int) -> int:
     return next((value for each, value in found if each == kind and isinstance(value, int)), default)
 
 
-def read_publish(data: bytes | bytearray, at: int, end: int, flags: int) -> Publish:
+def read_publish(data: bytes | bytearray, at: int, end: int, flags: int) -> PublishPacket:
     """Read the payload of a PUBLISH. Raises `Malformed`."""
     topic, at = _binary(data, at, end)
     qos, identifier = flags >> 1 & 3, 0
@@ -252,7 +252,7 @@ def read_publish(data: bytes | bytearray, at: int, end: int, flags: int) -> Publ
         if not identifier:
             raise Malformed("a PUBLISH with packet identifier 0")
     found, at = properties(data, at, end)
-    return Publish(topic.decode(errors="replace"), identifier, qos, bool(flags & 8), found, bytes(data[at:end]))
+    return PublishPacket(topic.decode(errors="replace"), identifier, qos, bool(flags & 8), found, bytes(data[at:end]))
 
 
 def read_answer(kind: int, data: bytes, at: int, end: int) -> Answer:

@@ -17,7 +17,7 @@ from conformance.clients.connecting import Login, answered_in_tls
 from conformance.clients.session import Disconnected, LoginRefused, Refused, pump_until, wait_for_input
 from conformance.errors import ClientError, LoginError
 from conformance.protocols.mqtt import packets
-from conformance.protocols.mqtt.packets import Answer, Connack, Head, Malformed, Publish
+from conformance.protocols.mqtt.packets import Answer, Connack, Head, Malformed, PublishPacket
 
 ANSWER_S = 30.0
 _CLOSE_S = 10.0
@@ -27,7 +27,7 @@ _MOST = 65_535
 LARGEST = limits.MESSAGE + limits.STOMP_HEAD
 """Bytes of one packet; CONNECT says so (section 3.1.2.11.4)."""
 
-OnPacket = Callable[[int, Publish | Answer], None]
+OnPacket = Callable[[int, PublishPacket | Answer], None]
 
 
 class MqttLogin(Login):

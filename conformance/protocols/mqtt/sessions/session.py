@@ -26,7 +26,7 @@ from conformance.clients.session import OperationAnswer, Received, SendOutcome, 
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
 from conformance.protocols.mqtt import packets
-from conformance.protocols.mqtt.packets import Answer, Publish
+from conformance.protocols.mqtt.packets import Answer, PublishPacket
 from conformance.protocols.mqtt.sessions.connection import MqttConnection, MqttLogin
 from conformance.scenario.options import are_altered, as_text
 
@@ -173,7 +173,9 @@ class MqttSession(Session):
             *(line for place, line in enumerate(self._receivers) if place not in ended),
         ]
 
-    def _connect(self, name: str, receive: int, on_packet: Callable[[int, Publish | Answer], None]) -> MqttConnection:
+    def _connect(
+        self, name: str, receive: int, on_packet: Callable[[int, PublishPacket | Answer], None]
+    ) -> MqttConnection:
         made = MqttConnection(
             self._login,
             name,
@@ -215,10 +217,10 @@ class MqttSession(Session):
 
     # what arrives
 
-    def _on_sender(self, kind: int, found: Publish | Answer) -> None:
+    def _on_sender(self, kind: int, found: PublishPacket | Answer) -> None:
         """Read the answer to a send. A message for which there was no subscriber is in no queue."""
         self._came += 1
-        if isinstance(found, Publish) or kind == packets.PUBREL:
+        if isinstance(found, PublishPacket) or kind == packets.PUBREL:
             raise ClientError("the broker broke the protocol: a delivery to a client that has not subscribed")
         reason, name = found.reasons[0], packets.NAMES[kind]
         outcome = self._unconfirmed.get(found.number)
@@ -247,9 +249,9 @@ class MqttSession(Session):
             raise ClientError(limits.limit_sentence("confirms that answer nothing", limits.UNTRUE_RECEIPTS, "pieces"))
         self.anomalies.append(sentence)
 
-    def _on_receiver(self, receiver: int, kind: int, found: Publish | Answer) -> None:
+    def _on_receiver(self, receiver: int, kind: int, found: PublishPacket | Answer) -> None:
         self._came += 1
-        if isinstance(found, Publish):
+        if isinstance(found, PublishPacket):
             self._on_delivery(receiver, found)
         elif kind == packets.PUBREL:
             answer = self._released.pop((receiver, found.number), None)
@@ -258,7 +260,7 @@ class MqttSession(Session):
         else:
             raise ClientError(f"the broker broke the protocol: a {packets.NAMES[kind]} to a client that sends nothing")
 
-    def _on_delivery(self, receiver: int, found: Publish) -> None:
+    def _on_delivery(self, receiver: int, found: PublishPacket) -> None:
         texts = found.texts
         name = limits.quote(texts.get(packets.CONFORMANCE_ID, f"foreign:{found.number}"))
         handle = _Delivery(found.number, found.qos)
