@@ -72,7 +72,7 @@ class FileAdapter:
     def capabilities(self, protocol: str) -> frozenset[str]:
         if protocol not in self.file.protocols:
             raise UsageError.unknown("protocol", protocol, self.file.protocols, of=self.name)
-        found = self.file.capabilities | self.file.protocols[protocol].capabilities
+        found = (self.file.capabilities | self.file.protocols[protocol].capabilities) - describe(protocol).without
         return found | {STORED} if describe(protocol).traits.confirm_stores and found >= DURABLE else found
 
     def chosen(self, overrides: Mapping[str, Value]) -> Self:

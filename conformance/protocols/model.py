@@ -83,11 +83,11 @@ class ClientProtocol(NamedTuple):
     """A protocol of clients.
 
     `link` imports what reads its frames and ties them to messages, and `options` the class of its own keys in a
-    broker's file. `lacks` says why no client meets a need of a scenario over this protocol, by the words of the need.
-    `sessions` are the kinds of clients that the suite
-    has of its own (`Scenario.client`), which its folder `sessions` holds. `vendors`: it is spoken through vendors' own
-    clients; `opaque` are wire protocols of these whose frames the suite cannot read. `depth_method` is the word of
-    `[depth]` in broker.toml that asks over this protocol.
+    broker's file. `sessions` are the kinds of clients that the suite has of its own (`Scenario.client`), which its
+    folder `sessions` holds. `vendors`: it is spoken through vendors' own clients; `opaque` are wire protocols of these
+    whose frames the suite cannot read. `depth_method` is the word of `[depth]` in broker.toml that asks over this
+    protocol. `lacks` says why no client meets a need of a scenario over it, by the words of the need, and `without` are
+    the capabilities that no broker has over it.
     """
 
     name: str
@@ -103,4 +103,5 @@ class ClientProtocol(NamedTuple):
     opaque: tuple[str, ...] = ()
     depth_method: str = ""
     lacks: Mapping[str, str] = types.MappingProxyType({})
+    without: frozenset[str] = frozenset()
     reproducer: Reproducer | None = None

@@ -38,6 +38,10 @@ PROTOCOL = ClientProtocol(
     ),
     # A message has no persistence of its own, and a PUBACK need not mean that it is stored.
     traits=Traits(confirm="PUBACK", time_to_live=False, queues_by_client=True),
+    without=frozenset(
+        """ack_confirmed cumulative_ack duplicate_detection nack no_ack_mode presettled_delivery selectors
+        transactional_acks transactions""".split()
+    ),
     lacks={
         "deliveries given back": "a consumer of MQTT cannot give a message back",
         "mode no_ack": "a subscription of MQTT with QoS 0 keeps nothing for a client that is away",
