@@ -258,8 +258,8 @@ def no_client_reason(protocol: str, adapter: Adapter) -> str:
 def client_versions(protocol: str, vendor: ClientFile | None = None) -> tuple[str, dict[str, str]]:
     """Return the client library, or the vendor's client, with its version: in words and as a table.
 
-    It is `none` for a protocol without a client. Raises `UsageError` if a vendor's client needs JPype and it is not
-    installed.
+    It is `none` for a protocol without a client, and has no version for a client of the suite that needs no library.
+    Raises `UsageError` if a vendor's client needs JPype and it is not installed.
     """
     if vendor is not None:
         try:
@@ -271,7 +271,7 @@ def client_versions(protocol: str, vendor: ClientFile | None = None) -> tuple[st
         return f"{vendor.title} {vendor.version}", {vendor.name: vendor.version, "JPype1": jpype}
     library = describe(protocol).library
     if library is None:
-        return "none", {}
+        return ("a client of this suite" if protocol in WIRES else "none"), {}
     name = library.distribution
     return f"{name} {version(name)}", {name: version(name)}
 

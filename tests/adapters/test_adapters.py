@@ -51,7 +51,17 @@ def _written(tmp_path: pathlib.Path, old: str = "", new: str = "") -> pathlib.Pa
 
 
 def test_the_bundled_brokers_are_found() -> None:
-    assert adapters.names() == ["activemq", "artemis", "ems", "openmq", "qpid", "rabbitmq", "reference", "solace"]
+    assert adapters.names() == [
+        "activemq",
+        "artemis",
+        "ems",
+        "mosquitto",
+        "openmq",
+        "qpid",
+        "rabbitmq",
+        "reference",
+        "solace",
+    ]
     assert [adapters.find(name).name for name in adapters.names()] == adapters.names()
 
 

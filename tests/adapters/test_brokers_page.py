@@ -108,7 +108,11 @@ def test_required_keys_are_marked() -> None:
         assert re.search(rf"^\[{name}\] +# required", PAGE, re.MULTILINE), name
     published = schema.schema()
     assert set(published["required"]) == set(marked[0]) | {"protocols"}
-    assert published["anyOf"] == [{"required": ["start", "data", "journal", "depth"]}, {"required": ["external"]}]
+    made = ["start", "data", "journal"]
+    asked, owned, of_clients = published["anyOf"]
+    assert [{"required": [*made, "depth"]}, {"required": ["external"]}] == [asked, owned]
+    assert made == of_clients["required"]
+    assert ["mqtt"] == of_clients["properties"]["protocols"]["propertyNames"]["enum"]
 
 
 def required(model: type[pydantic.BaseModel]) -> list[str]:

@@ -65,7 +65,8 @@ def test_a_command_without_a_port_is_asked_for_again(asked, tmp_path):
 
     assert (0, ["./mybroker", "{amqp_port}"]) == (done.returncode, read["start"]["command"]), done.stderr
     assert (
-        "it takes no port: write {amqp_port}, {stomp_port} or {amqp091_port} where it does" in done.stdout + done.stderr
+        "it takes no port: write {amqp_port}, {stomp_port}, {amqp091_port} or {mqtt_port} where it does"
+        in done.stdout + done.stderr
     )
 
 
@@ -112,12 +113,12 @@ def test_a_terminal_is_asked_for_what_is_missing(asked, tmp_path):
     [
         (
             (),
-            "missing: COMMAND (Command line that starts the broker, with {amqp_port}, {stomp_port} or {amqp091_port}); --depth-url ",
+            "missing: COMMAND (Command line that starts the broker, with {amqp_port}, {stomp_port}, {amqp091_port} or {mqtt_port}); --depth-url ",
         ),
         (("--", "./mybroker"), "missing: --depth-url "),
         (
             (*DEPTH, "--", "./mybroker"),
-            "no protocol: write {amqp_port}, {stomp_port} or {amqp091_port} where the command line takes",
+            "no protocol: write {amqp_port}, {stomp_port}, {amqp091_port} or {mqtt_port} where the command line takes",
         ),
         (
             (*DEPTH, "--protocol", "amqp", "--", "./mybroker", "5672"),

@@ -182,5 +182,5 @@ def test_the_protocol_of_the_page(checkout):
     assert ["conformance.protocols.stomp.frames"] * 2 == readers
     assert re.fullmatch(r"--protocol example: \d+ claims, 0 of them decided only there", enables)
     reference = checkout / "docs" / "reference"
-    assert "amqp, stomp, example, amqp091, or jms through" in (reference / "options.md").read_text()
+    assert "amqp, stomp, example, amqp091, mqtt, or jms through" in (reference / "options.md").read_text()
     assert "| `example` | [ProtocolAccess]" in (reference / "broker-toml.md").read_text()

@@ -17,6 +17,7 @@ import pydantic
 
 from conformance.adapters.file.launch_tables import COMMANDS
 from conformance.adapters.file.model import BrokerFile
+from conformance.protocols import PROTOCOLS
 
 _SHORT: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "StartTable": {
@@ -43,7 +44,13 @@ def schema() -> dict[str, Any]:
                 _also(entry, short)
         for inferred in _INFERRED.get(name, ()):
             table["required"].remove(inferred)
-    made["anyOf"] = [{"required": [*_INFERRED["BrokerFile"], "depth"]}, {"required": ["external"]}]
+    by_client = [name for name, each in PROTOCOLS.items() if each.traits.queues_by_client]
+    finds_out = {"properties": {"protocols": {"propertyNames": {"enum": by_client}}}}
+    made["anyOf"] = [
+        {"required": [*_INFERRED["BrokerFile"], "depth"]},
+        {"required": ["external"]},
+        {"required": [*_INFERRED["BrokerFile"]], **finds_out},
+    ]
     dialect = pydantic.json_schema.GenerateJsonSchema.schema_dialect
     return {"$schema": dialect, **made, "title": "broker.toml"}
 

@@ -143,9 +143,10 @@ def _described(name: str) -> dict[str, Any]:
 def _description(adapter: Adapter, name: str) -> dict[str, Any]:
     from conformance.adapters import vendor_clients
     from conformance.adapters.launchers import LAUNCHERS
-    from conformance.protocols import WIRES
+    from conformance.protocols import WIRES, describe
 
     file = adapter.file
+    everywhere = file.capabilities.difference(*(describe(word).without for word in file.protocols))
     clients = {word: vendor_clients.over(word) for word in file.protocols}
     return {
         "name": name,
@@ -155,12 +156,12 @@ def _description(adapter: Adapter, name: str) -> dict[str, Any]:
         "other_versions": file.fetch is not None and bool(file.fetch.artifact),
         "source": _source(file),
         "launchers": [{"name": word, "lacks": _lacks(each, file)} for word, each in LAUNCHERS.items()],
-        "capabilities": sorted(file.capabilities),
+        "capabilities": sorted(everywhere),
         "protocols": {
             word: {
                 "client": word in WIRES or bool(clients[word]),
                 "clients": clients[word],
-                "capabilities": sorted(protocol.capabilities),
+                "capabilities": sorted(protocol.capabilities | file.capabilities - describe(word).without - everywhere),
             }
             for word, protocol in file.protocols.items()
         },

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from conformance.protocols.model import ClientProtocol, Greeting, Library, Scheme, Traits
+from conformance.protocols.model import ClientProtocol, Greeting, Scheme, Traits
 
 if TYPE_CHECKING:
     from conformance.protocols.mqtt.options import MqttOptions
@@ -30,7 +30,6 @@ PROTOCOL = ClientProtocol(
     link=_link,
     options=_options,
     sessions=("library",),
-    library=Library("ack-conformance", "conformance"),
     schemes=(Scheme("mqtt", 1883), Scheme("mqtts", 8883, secure=True)),
     # CONNECT of a client without a name, and any CONNACK: a refused login is an answer too.
     greeting=Greeting(
