@@ -97,4 +97,4 @@ class MqttPeer(Peer):
 
 def opened(port, **fields):
     """A session with that peer."""
-    return MqttSession(job(port, "mqtt", own=OWN, **fields), lambda: None)
+    return MqttSession(job(port, "mqtt", **{"own": OWN, **fields}), lambda: None)

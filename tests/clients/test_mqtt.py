@@ -7,6 +7,7 @@ import pytest
 from mqtt_peer import (
     CONNECT,
     DISCONNECT,
+    OWN,
     PINGREQ,
     PINGRESP,
     PUBACK,
@@ -103,6 +104,26 @@ def test_a_message_without_a_subscriber_is_refused(session):
     sent(made, 1)
 
     assert [("p1:1", "fail", "0x10 no matching subscribers")] == outcomes(made, 1)
+
+
+def test_qos_2_is_confirmed_by_pubcomp(session):
+    """A PUBREC that refuses ends the exchange; 0x10 in it says that no session has the message."""
+
+    def script(peer):
+        answering(answer(PUBREC, 1), answer(PUBREC, 2, 0x97), answer(PUBREC, 3, 0x10))(peer)
+        peer.until(PUBREL)
+        peer.until(PUBREL)
+        peer.write(answer(PUBCOMP, 1), answer(PUBCOMP, 3))
+
+    made = session(script, own={**OWN, "qos": 2})
+    sent(made)
+
+    assert [
+        ("p1:2", "fail", "0x97 quota exceeded"),
+        ("p1:1", "ok", None),
+        ("p1:3", "fail", "0x10 no matching subscribers"),
+    ] == outcomes(made, 3)
+    assert [4, 4, 4] == [flags for kind, flags, _ in made.peer.packets if kind == PUBLISH]
 
 
 def test_an_answer_to_nothing_is_an_anomaly(session):

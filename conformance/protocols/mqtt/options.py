@@ -1,6 +1,8 @@
-"""What a broker's file says about MQTT: nothing beside what every protocol has."""
+"""What a broker's file says about MQTT: with which quality of service its publishers send."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from typing_extensions import override
 
@@ -8,7 +10,9 @@ from conformance.protocols.options import Outcome, ProtocolOptions
 
 
 class MqttOptions(ProtocolOptions, frozen=True, kw_only=True):
-    """MQTT has no keys of its own."""
+    """`qos` is the quality of service of what publishers send: 1 (PUBACK confirms) or 2 (PUBCOMP confirms)."""
+
+    qos: Literal[1, 2] = 1
 
     @property
     @override

@@ -26,6 +26,7 @@ from conformance.clients.session import OperationAnswer, Received, SendOutcome, 
 from conformance.errors import ClientError
 from conformance.history import Op, Phase
 from conformance.protocols.mqtt import packets
+from conformance.protocols.mqtt.options import MqttOptions
 from conformance.protocols.mqtt.packets import Answer, PublishPacket
 from conformance.protocols.mqtt.sessions.connection import MqttConnection, MqttLogin
 from conformance.scenario.options import are_altered, as_text
@@ -51,6 +52,7 @@ class MqttSession(Session):
     def __init__(self, job: Job, before_write: Callable[[], None]) -> None:
         super().__init__(job, before_write)
         self._login = MqttLogin(job.connection.host, job.connection.port, job.connection.access)
+        self._options = job.dialect.options(MqttOptions)
         self._queues: list[str] = []
         self._sender: MqttConnection | None = None
         self._receivers: list[MqttConnection] = []
@@ -96,7 +98,8 @@ class MqttSession(Session):
         if transaction is not None:
             raise _not_in_mqtt("transactions")
         queue = in_turn(self._queues, message)
-        self._unconfirmed[self._put(queue, message, body, 1)] = SendOutcome(message, Phase.OK, None)
+        number = self._put(queue, message, body, self._options.qos)
+        self._unconfirmed[number] = SendOutcome(message, Phase.OK, None)
 
     @override
     def acknowledge(
