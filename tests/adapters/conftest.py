@@ -120,7 +120,8 @@ def make(tmp_path: pathlib.Path, ledger: Ledger) -> Iterator[Make]:
             text = text.replace('description = "stands', 'argument = ["level={value}"]\ndescription = "stands')
         (tmp_path / "fake.toml").write_text(text.replace("[depth]", f"{more}\n[depth]", 1))
         adapter = adapters.find(str(tmp_path / "fake.toml"))
-        client = types.SimpleNamespace(exchange=lambda broker, queue: prove(broker)) if prove else None
+        does = {"exchange": lambda broker, queue: prove(broker), "make": lambda broker, queue: None}
+        client = types.SimpleNamespace(**does) if prove else None
         made.append(
             adapter.prepare(tmp_path / "broker", adapter.effective(overrides), ["q1", "q2"], ledger, client=client)
         )

@@ -378,7 +378,7 @@ def test_a_message_is_the_last_proof(pretend, ledger, tmp_path):
         if len(asked) < 3:
             raise ClientError("still recovering")
 
-    client = types.SimpleNamespace(exchange=exchange)
+    client = types.SimpleNamespace(exchange=exchange, make=lambda broker, queue: None)
     with prepared(ledger, tmp_path, told(ready_message=True), client=client) as made:
         made.start()
 
