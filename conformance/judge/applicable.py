@@ -16,7 +16,7 @@ from conformance.records import RunRecord, TrialRecord
 from conformance.scenario import Scenario
 from conformance.scenario.faults import DECIDE_DISK
 from conformance.scenario.needs import RESENDS
-from conformance.scenario.reading import singles, togethers
+from conformance.scenario.reading import shares_a_queue, singles
 from conformance.scenario.script import Consume, LinkFault, Publish
 
 
@@ -50,10 +50,8 @@ def _may_reorder(item: Scenario) -> bool:
     once: messages that one had prefetched at its end go to the other.
     """
     sends = [step for step in singles(item.steps) if isinstance(step, Publish)]
-    takes = [step for step in singles(item.steps) if isinstance(step, Consume)]
-    at_once = [sum(isinstance(step, Consume) for step in together.steps) for together in togethers(item.steps)]
-    shared = max(at_once, default=0) > 1 or any(step.receivers > step.queues for step in takes)
-    return shared or any(not step.durable or step.queues > 1 for step in sends) or _gives_back(item)
+    unordered = any(not step.durable or step.queues > 1 for step in sends)
+    return unordered or _gives_back(item) or shares_a_queue(item.steps)
 
 
 _LOSSES = frozenset(
