@@ -186,7 +186,7 @@ def test_a_broker_that_is_started_behind_tls_is_ready_when_it_greets(
 ) -> None:
     """Where its file says TLS; where it does not, the first answer says what is missing."""
     text = (paths.fixtures() / "brokers/reference/broker.toml").read_text()
-    plain = '"--amqp-port", "{amqp_port}", "--stomp-port", "{stomp_port}",'
+    plain = '"--amqp-port", "{amqp_port}", "--amqp091-port", "{amqp091_port}",\n  "--stomp-port", "{stomp_port}",'
     secured = '"--amqps-port", "{amqp_port}", "--stomps-port", "{stomp_port}", "--amqp-port", "0", '
     assert text.count(plain) == 1
     text = text.replace(plain, f'{secured} "--tls-cert", "{folder}/broker.pem", "--tls-key", "{folder}/broker.key",')

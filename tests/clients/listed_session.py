@@ -11,6 +11,7 @@ class Listed:
 
     answers_refusals = False
     releases_after_rollback = True
+    found = ""
 
     def __init__(self, *, messages=(), answers=True, dies_after=None, unanswered=()):
         self.outcomes, self.incoming, self.answers = deque(), deque(), deque()

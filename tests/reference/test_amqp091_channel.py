@@ -275,7 +275,7 @@ ERRORS = [
     (spec.Basic.Recover(requeue=False), "Connection", 540),
     (spec.Basic.Qos(prefetch_size=1), "Connection", 540),
     (spec.Basic.Consume(queue="q", arguments={"x-priority": 1}), "Connection", 540),
-    (spec.Basic.Consume(queue="q", arguments={"x-filter-jms-selector": "a > 1"}), "Channel", 406),
+    (spec.Basic.Consume(queue="q", arguments={"x-filter-jms-selector": "a >"}), "Channel", 406),
     (spec.Exchange.Declare(exchange="e"), "Connection", 540),
     (spec.Tx.Commit(), "Channel", 406),
     (spec.Tx.Rollback(), "Channel", 406),

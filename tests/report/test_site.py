@@ -66,6 +66,7 @@ def test_what_is_known_stands_in_the_cell(run_of, tmp_path):
         ),
         ("bugs.html", "artemis-4543.toml", "ARTEMIS-4543"),
         ("bugs.html", "artemis-address-file.toml", "Artemis address file (page_size_bytes=500000)"),
+        ("findings.html", "artemis_selector_not_binds_first.py", "NOT in a selector binds before the comparison"),
         ("findings.html", "rabbitmq_confirms_before_sync.py", "classic queues confirm before a sync"),
         ("findings.html", "rabbitmq_new_queue_forgotten.py", "a new queue is forgotten (queue_type=quorum)"),
         ("bugs.html", "rabbitmq-15725.toml", "RabbitMQ 15725 (queue_type=quorum)"),

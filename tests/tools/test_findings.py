@@ -19,6 +19,7 @@ from conformance.faults.power import image
 from conformance.ledger import RUN_VARIABLE, Ledger
 from conformance.report import questions
 
+MOSQUITTO = adapters.find("mosquitto@2.0.11")
 RABBITMQ, RABBITMQ_4 = adapters.find("rabbitmq"), adapters.find("rabbitmq@4.3.6")
 
 SAID = {
@@ -143,6 +144,13 @@ ON_OPENMQ = {
     ],
 }
 
+ON_MOSQUITTO = {
+    "mosquitto_receive_maximum_exceeded.py": [
+        "unacknowledged with a Receive Maximum of 20: 20",
+        "after one PUBACK 39, after two 58",
+    ]
+}
+
 OF_ITS_DISK = {**ON_A_FULL_DISK, **AFTER_A_POWER_LOSS}
 EVERY = [
     *SAID,
@@ -154,6 +162,7 @@ EVERY = [
     *ON_QPID,
     *ON_OPENMQ,
     *ON_CLASSIC,
+    *ON_MOSQUITTO,
     *BY_CHANCE,
 ]
 
@@ -226,11 +235,11 @@ NEEDS_RABBITMQ = pytest.mark.skipif(bool(fetch.not_installed(RABBITMQ.file)), re
 @pytest.mark.artemis
 def test_reproduced(prepared):
     """On the version that the README names, as all others."""
-    broker = prepared(adapters.find("artemis@2.56.0"), "abcde")
+    broker = prepared(adapters.find("artemis@2.56.0"), "abcdef")
     broker.start()
     address = "{}:{}".format(*broker.endpoint("amqp"))  # one port speaks both protocols
 
-    assert SAID == {name: said(name, address, queue) for queue, name in zip("abcde", SAID, strict=True)}
+    assert SAID == {name: said(name, address, queue) for queue, name in zip("abcdef", SAID, strict=True)}
 
 
 @pytest.mark.full
@@ -279,6 +288,15 @@ def test_reproduced_on_rabbitmq_4(prepared):
     address = "{}:{}".format(*broker.endpoint("amqp"))
 
     assert ON_RABBITMQ_4 == {name: said(name, address, "/queues/a", str(pid)) for name in ON_RABBITMQ_4}
+
+
+@pytest.mark.skipif(bool(fetch.not_installed(MOSQUITTO.file)), reason=fetch.not_installed(MOSQUITTO.file))
+def test_reproduced_on_mosquitto(prepared):
+    broker = prepared(MOSQUITTO, "")
+    broker.start()
+    address = "{}:{}".format(*broker.endpoint("mqtt"))
+
+    assert ON_MOSQUITTO == {name: said(name, address, "a") for name in ON_MOSQUITTO}
 
 
 @pytest.mark.full
