@@ -41,6 +41,13 @@ SAID = {
     ],
 }
 
+OVER_MQTT = {
+    "artemis_mqtt_session_out_of_order.py": [
+        "Receive Maximum 65535: messages after a later one of their publisher: none",
+        "Receive Maximum 20: messages after a later one of their publisher: some",
+    ]
+}
+
 THROUGH_ITS_CLIENT = {
     "artemis_confirmation_window_has_no_size.py": [
         "window of 1024 bytes: 320 of 320 sends of 65536 bytes acknowledged before the next was made",
@@ -154,6 +161,7 @@ ON_MOSQUITTO = {
 OF_ITS_DISK = {**ON_A_FULL_DISK, **AFTER_A_POWER_LOSS}
 EVERY = [
     *SAID,
+    *OVER_MQTT,
     *THROUGH_ITS_CLIENT,
     *OF_ITS_DISK,
     *ON_RABBITMQ,
@@ -237,9 +245,10 @@ def test_reproduced(prepared):
     """On the version that the README names, as all others."""
     broker = prepared(adapters.find("artemis@2.56.0"), "abcdef")
     broker.start()
-    address = "{}:{}".format(*broker.endpoint("amqp"))  # one port speaks both protocols
+    address = "{}:{}".format(*broker.endpoint("amqp"))  # one port speaks all protocols
 
     assert SAID == {name: said(name, address, queue) for queue, name in zip("abcdef", SAID, strict=True)}
+    assert OVER_MQTT == {name: said(name, address, "a") for name in OVER_MQTT}
 
 
 @pytest.mark.full
