@@ -158,7 +158,8 @@ class Draft:
             yield f"port = {_toml(port)}"
             if word in addresses:
                 yield f"destination = {_toml(addresses.pop(word))}"
-            yield '# ack_confirm = "disposition"  # if an acknowledgement is answered when its effect is stored'
+            if way := describe(word).traits.ack_confirm:
+                yield f"# ack_confirm = {_toml(way)}  # if an acknowledgement is answered when its effect is stored"
             yield f"{'' if self._stores(word) else '# '}capabilities = [{_toml(STORED)}]  # {capabilities[STORED]}"
         if addresses:
             raise UsageError.unknown("protocol", next(iter(addresses)), ports, of="--destination")

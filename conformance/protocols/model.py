@@ -46,7 +46,9 @@ class Traits(NamedTuple):
     the capability `confirm_means_stored` of a broker says so. `time_to_live`: a message has a field for it; else
     broker.toml names the headers. `acks_one`: an acknowledgement can cover one delivery only; else the capability
     `individual_ack` says so. `refusal_names_send`: a refusal says which message was refused. `typed`: a property may
-    be a number or a truth, and not only a text.
+    be a number or a truth, and not only a text. `queues_by_client`: a client makes its queue by its first connection,
+    and no broker says how many messages are in it. `ack_confirm`: the way in which a broker may answer an
+    acknowledgement (a word of `ack_confirm` in broker.toml); empty if it has none.
     """
 
     confirm: str = "confirm"
@@ -58,6 +60,7 @@ class Traits(NamedTuple):
     refusal_names_send: bool = True
     typed: bool = True
     queues_by_client: bool = False
+    ack_confirm: str = "disposition"
 
 
 class Reproducer(NamedTuple):

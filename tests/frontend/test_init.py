@@ -41,6 +41,23 @@ def test_what_is_not_sure_is_a_comment(typed, tmp_path):
     assert '  # "transactions",  # Several publishes can be committed or rolled back together.' in text
 
 
+@pytest.mark.parametrize(
+    ("protocol", "said"),
+    [
+        ("amqp", ['# ack_confirm = "disposition"']),
+        ("amqp091", ['# ack_confirm = "transaction"']),
+        ("mqtt", []),
+    ],
+)
+def test_how_an_acknowledgement_may_be_answered_depends_on_the_protocol(typed, tmp_path, protocol, said):
+    """A basic.ack has an answer in a transaction only, and a PUBACK has none."""
+    typed("init", "broker", "--receipt-stores", *DEPTH, "--", f"./mybroker {{{protocol}_port}} {{http_port}}")
+    lines = (tmp_path / "broker.toml").read_text().splitlines()
+
+    assert said == [line.partition("  #")[0] for line in lines if line.startswith("# ack_confirm")]
+    assert f"[protocols.{protocol}]" in lines
+
+
 @pytest.fixture
 def asked(tmp_path):
     """Type these lines at a terminal."""
