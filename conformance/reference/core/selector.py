@@ -103,9 +103,12 @@ class _Parser:
         self.tokens = tokens
         self._at = self._depth = 0
 
+    def _peek(self) -> tuple[str, str]:
+        return self.tokens[self._at] if self._at < len(self.tokens) else ("", "")
+
     def _next(self, *wanted: str) -> str:
         """The next token if it is one of these signs or words; empty if not."""
-        kind, said = self.tokens[self._at] if self._at < len(self.tokens) else ("", "")
+        kind, said = self._peek()
         if kind not in ("sign", "word") or said not in wanted:
             return ""
         self._at += 1
@@ -116,7 +119,7 @@ class _Parser:
             raise _Unknown(wanted)
 
     def _text(self) -> str:
-        kind, said = self.tokens[self._at] if self._at < len(self.tokens) else ("", "")
+        kind, said = self._peek()
         if kind != "text":
             raise _Unknown(said)
         self._at += 1
@@ -214,7 +217,7 @@ class _Parser:
         return _computed(_constant(0), "-", value) if negative else value
 
     def _one(self) -> _Value:
-        kind, said = self.tokens[self._at] if self._at < len(self.tokens) else ("", "")
+        kind, said = self._peek()
         if kind == "text":
             return _constant(self._text())
         self._at += 1
