@@ -69,7 +69,8 @@ class Reproducer(NamedTuple):
     `template` is a file of `fixtures/reproduce`. `imports` is the text of its imports, in which `{tls}` is `tls_name`
     over TLS and else empty. `modules` are those of Python, by the part of the script that needs them. `packages` must
     be installed, and `sasl_packages` instead if the login is SCRAM. `capture` says how to keep the frames, and
-    `plain_only` that this fails over TLS.
+    `plain_only` that this fails over TLS. `relays`: its relay can count the frames of this protocol, so that a script
+    cuts a connection.
     """
 
     template: str
@@ -80,6 +81,7 @@ class Reproducer(NamedTuple):
     packages: tuple[str, ...] = ()
     sasl_packages: tuple[str, ...] = ()
     plain_only: bool = False
+    relays: bool = True
 
 
 class ClientProtocol(NamedTuple):

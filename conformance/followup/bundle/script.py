@@ -368,6 +368,8 @@ def _over_relay(function: str, words: Mapping[str, object], fault: Cut, body: Bo
     at = fault.at
     if "tls" in body.needs:
         raise CannotError("a cut of a connection in TLS is not in it: its relay counts frames, and can read none")
+    if not REPRODUCERS[body.protocol].relays:
+        raise CannotError("a cut of a connection is not in it: its relay does not count the frames of this protocol")
     if fault.how not in HOW:
         raise _cannot(fault, f", {fault.how.replace('_', '-')},")
     if at.kind not in KINDS or at.last or not isinstance(at.k, int):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from conformance.protocols.model import ClientProtocol, Greeting, Library, Scheme, Traits
+from conformance.protocols.model import ClientProtocol, Greeting, Library, Reproducer, Scheme, Traits
 
 if TYPE_CHECKING:
     from conformance.protocols.amqp091.options import Amqp091Options
@@ -38,4 +38,13 @@ PROTOCOL = ClientProtocol(
     greeting=Greeting(b"AMQP\x00\x00\x09\x01", re.compile(rb"\x01\x00\x00.{4}\x00\x0a\x00\x0a", re.DOTALL), 11),
     # A basic.ack of a client has no answer. A basic.ack of the broker need not mean that the message is stored.
     traits=Traits(confirm="basic.ack", ack_confirm="transaction"),
+    reproducer=Reproducer(
+        template="amqp091.py.j2",
+        imports="from decimal import Decimal\n\nfrom pika import frame, spec\n",
+        modules={"": "socket", "tls": "ssl"},
+        packages=("pika",),
+        capture="`tcpdump -i lo -w wire.pcap port PORT` beside `reproduce.py` keeps every byte",
+        plain_only=True,
+        relays=False,
+    ),
 )

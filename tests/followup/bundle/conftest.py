@@ -122,7 +122,17 @@ def started():
 
 def broker_command(folder, words):
     """The ports, and a command line for the bundled broker on them."""
-    amqp, stomp, http = (broker_port() for _ in range(3))
-    ports = ["--amqp-port", amqp, "--stomp-port", stomp, "--http-port", http, "--data", folder / "data"]
-    line = [sys.executable, "-m", "conformance.reference", *ports, "--queue", "orders", *words]
-    return {"amqp": amqp, "stomp": stomp}, shlex.join(map(str, line))
+    ports = {name: broker_port() for name in ("amqp", "amqp091", "stomp", "http")}
+    typed = [word for name, port in ports.items() for word in (f"--{name}-port", port)]
+    line = [
+        sys.executable,
+        "-m",
+        "conformance.reference",
+        *typed,
+        "--data",
+        folder / "data",
+        "--queue",
+        "orders",
+        *words,
+    ]
+    return ports, shlex.join(map(str, line))

@@ -31,11 +31,12 @@ from conformance.scenario.script import (
 
 ALLOWED = {
     *("argparse", "ctypes", "fcntl", "json", "os", "re", "select", "shlex", "signal", "socket", "struct", "subprocess"),
-    *("sys", "threading", "time", "uuid", "proton"),
+    *("sys", "threading", "time", "uuid"),
 }
+LIBRARIES = {"amqp": {"proton"}, "amqp091": {"decimal", "pika"}, "stomp": set()}
 
 
-@pytest.mark.parametrize("protocol", ["amqp", "stomp"])
+@pytest.mark.parametrize("protocol", LIBRARIES)
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_every_scenario(name, protocol):
     """Python that imports nothing of this project, or a reason; what it does not decide is named."""
@@ -46,9 +47,9 @@ def test_every_scenario(name, protocol):
         tree = ast.parse(made.text)
         found = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
         found |= {node.module.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-        assert found <= ALLOWED - ({"proton"} if protocol == "stomp" else set())
+        assert found <= ALLOWED | LIBRARIES[protocol]
         used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        assert {name for name in found if name != "proton"} <= used
+        assert found - LIBRARIES[protocol] <= used
     for anomaly in set(judged(SCENARIOS[name])) - set(script.ANOMALIES):
         assert f"it does not decide `{anomaly}`" in made.missing
 
@@ -176,7 +177,7 @@ def test_held_syncs_name_the_tracer():
     assert re.search(r"publish\(.*count=2, window=1, size=256\)\n *broker.restart\(clean=True, before=hurt_disk", text)
 
 
-@pytest.mark.parametrize("protocol", ["amqp", "stomp"])
+@pytest.mark.parametrize("protocol", LIBRARIES)
 def test_messages_are_those_of_the_trial(reproduce, protocol):
     """Their time to live and properties too: a broker that ends a life of 49 days at once is seen by them alone."""
     said = Publish(40, window=10, lives_ms=49 * 86_400_000, headers=True)

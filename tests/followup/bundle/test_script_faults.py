@@ -34,6 +34,14 @@ def replaced(pattern, by, rounds=1):
 
 CASES = {
     "consumer-killed-under-individual amqp": (["--liar", "removes-when-sending"], r"GONE \d\d+ of", None, ""),
+    "consumer-killed-under-individual amqp091": (["--liar", "removes-when-sending"], r"GONE \d\d+ of", None, ""),
+    "broker-killed-during-commit amqp091": (["--liar", "recovers-half-a-transaction"], r"HALF \d+ of", None, ""),
+    "broker-halted-then-killed amqp091": (
+        SLOWLY,
+        r"LOST \d+ of \d+ confirmed",
+        replaced(r"count=50000", "count=20"),
+        "the fault did not fire: {'confirm': 20",
+    ),
     "publisher-killed-in-transaction amqp": (
         ["--liar", "commits-when-link-closes"],
         r"UNCOMMITTED \d+ of 40",
