@@ -90,9 +90,8 @@ def test_nothing_is_published_but_on_the_numbers_that_are_reserved(broker, prete
     broker.start()
     spec = pretend.containers[0].spec
 
-    assert {broker.endpoint("amqp")[1], broker.endpoint("stomp")[1], broker.service.endpoint("http")[1]} == set(
-        spec.ports.values()
-    )
+    clients = {broker.endpoint(protocol)[1] for protocol in ("amqp", "amqp091", "stomp")}
+    assert clients | {broker.service.endpoint("http")[1]} == {*spec.ports.values()}
     assert "0.0.0.0" not in broker.depth_probe("orders").url
 
 

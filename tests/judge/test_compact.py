@@ -395,9 +395,9 @@ def test_a_frame_has_a_row_for_each_of_its_messages(rows):
 def test_a_link_of_no_protocol_voids_the_trial(packed, again, tmp_path):
     packed("kept 1, transferred 1")
     path = tmp_path / "link-1.jsonl"
-    path.write_bytes(path.read_bytes().replace(b'"protocol":"amqp"', b'"protocol":"mqtt"', 1))
+    path.write_bytes(path.read_bytes().replace(b'"protocol":"amqp"', b'"protocol":"ftp"', 1))
 
-    assert "a link that carries 'mqtt'" in again().record.void
+    assert "a link that carries 'ftp'" in again().record.void
 
 
 def test_a_transaction_on_the_wire_has_the_name_of_the_broker(rows):

@@ -143,7 +143,7 @@ def test_a_drain_waits_ten_times_the_slowest_answer(play, monkeypatch, slowest_s
         return job
 
     monkeypatch.setattr(JobMaker, "make", make)
-    monkeypatch.setattr(JobMaker, "learn", lambda jobs, result: setattr(jobs, "slowest_s", slowest_s))
+    monkeypatch.setattr(JobMaker, "learn", lambda jobs, _step, _result: setattr(jobs, "slowest_s", slowest_s))
     record, _ = play(Publish(20, window=10), *SETTLE)
 
     assert ("", [expected, expected]) == (record.void, seen)

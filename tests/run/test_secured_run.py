@@ -32,8 +32,9 @@ import certificates
 from planned_trials import run_one
 
 KILLED, CUT = "broker-killed-while-sending-one-by-one", "cut-in-transaction"
-PLAIN = '"--amqp-port", "{amqp_port}", "--stomp-port", "{stomp_port}",'
-SECURED = """"--amqps-port", "{amqp_port}", "--stomps-port", "{stomp_port}", "--amqp-port", "0", "--user", "alice",
+PLAIN = """"--amqp-port", "{amqp_port}", "--amqp091-port", "{amqp091_port}",
+  "--stomp-port", "{stomp_port}","""
+SECURED = """"--amqps-port", "{amqp_port}", "--amqps091-port", "{amqp091_port}", "--stomps-port", "{stomp_port}", "--amqp-port", "0", "--user", "alice",
   "--password-file", "{here}/password", "--tls-cert", "{here}/broker.pem", "--tls-key", "{here}/broker.key",
   "--tls-ca", "{here}/ca.pem","""
 
