@@ -100,6 +100,12 @@ class Login:
         option = "--password-env" if secret and secret.env else "--password-file"
         return f"look at the user (--user, access.user) and at {secret} ({option}, access.password)"
 
+    def turned_away(self, said: str) -> str:
+        """Say that the broker refused the login, by its own words, and what to do."""
+        if self.access.password is None:
+            return f"{self.where}: {said}; if it requires a login, give --user and --password-env"
+        return f"{self.where}: the login of {self.access.user!r} was refused: {said}; {self.where_to_look}"
+
     def clean(self, text: str) -> str:
         """Return words of the peer without the secret, which it may quote, and cut to a bounded length."""
         return limits.quote(redact_passwords(text, self.access))

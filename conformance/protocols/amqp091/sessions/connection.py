@@ -11,24 +11,22 @@ pika has no limit for the length of a frame; ours act before it gets the bytes.
 from __future__ import annotations
 
 import contextlib
-import select
 import struct
-import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pika import frame, spec
 from pika.exceptions import AMQPError
+from typing_extensions import override
 
 from conformance import limits
+from conformance.clients.byte_stream import ByteStream
 from conformance.clients.connecting import Login, answered_in_tls
 from conformance.clients.session import Disconnected, LoginRefused, Refused, pump_until, wait_for_input
-from conformance.errors import ClientError, LoginError
+from conformance.errors import ClientError
 
 ANSWER_S = 30.0
 _CLOSE_S = 2.0
-_REST_S = 5.0
-_READ = 1 << 18
 _HEADER = struct.Struct(">BHI")
 _AROUND = _HEADER.size + 1
 _CARRIERS = (spec.Basic.Deliver, spec.Basic.Return)
@@ -78,13 +76,8 @@ class Amqp091Login(Login):
         user, password = (self.access.user, self.password) if self.access.password is not None else ("guest", "guest")
         return "PLAIN", f"\0{user}\0{password}".encode()
 
-    def refused(self, said: str) -> str:
-        if self.access.password is None:
-            return f"{self.where}: {said}; if it requires a login, give --user and --password-env"
-        return f"{self.where}: the login of {self.access.user!r} was refused: {said}; {self.where_to_look}"
 
-
-class Amqp091Connection:
+class Amqp091Connection(ByteStream[Amqp091Login]):
     """Connects when it is made; `pump` does the I/O.
 
     Args:
@@ -109,28 +102,16 @@ class Amqp091Connection:
         before_write: Callable[[], None] = lambda: None,
         connect_s: float = 20.0,
     ) -> None:
-        self._login, self._virtual_host, self._name = login, virtual_host, name
-        self._on_method, self._before_write = on_method, before_write
+        super().__init__(login, before_write, connect_s)
+        self._virtual_host, self._name, self._on_method = virtual_host, name, on_method
         self.greeting = ""
         self.blocked = False
         self._frame_max = limits.AMQP_FRAME
         self._channels = 0
-        self._input, self._output = bytearray(), bytearray()
         self._contents: dict[int, _Incoming] = {}
         self._answers: dict[tuple[int, type], Any] = {}  # the last method of each kind on each channel
-        self._heard = self._opened = self._closed = False
-        self._socket = login.dial(connect_s)
-        self._socket.setblocking(False)
-        self._poll = select.poll()
-        self._poll.register(self._socket, select.POLLIN)
         self._output += frame.ProtocolHeader().marshal()
-        try:
-            if not pump_until(self.pump, lambda: self._opened, connect_s):
-                raise ClientError(f"the broker did not open the connection within {connect_s:.0f} s")
-        except BaseException:
-            self._closed = True
-            self._socket.close()
-            raise
+        self._await_open(connect_s, "open the connection")
 
     # what a session calls
 
@@ -160,9 +141,7 @@ class Amqp091Connection:
             for start in range(0, len(body), most):
                 self._output += frame.Body(channel, body[start : start + most]).marshal()
 
-    def watch(self, descriptor: int) -> None:
-        self._poll.register(descriptor, 0)  # POLLHUP is always reported
-
+    @override
     def pump(self, timeout_s: float | None) -> None:
         """Write what is queued, wait at most `timeout_s` for input (None: no limit), read, and handle it.
 
@@ -188,60 +167,9 @@ class Amqp091Connection:
             self._closed = True
             self._socket.close()
 
-    # bytes
-
-    def _write(self) -> None:
-        if not self._output:
-            return
-        self._before_write()
-        try:
-            while self._output:
-                del self._output[: self._socket.send(self._output)]
-        except BlockingIOError:
-            self._poll.modify(self._socket, select.POLLIN | select.POLLOUT)
-            return
-        except OSError as error:
-            self._output.clear()
-            self._read_rest()
-            raise self._lost(error) from error
-        self._poll.modify(self._socket, select.POLLIN)
-
-    def _read(self) -> None:
-        try:
-            data = self._socket.recv(_READ)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self._handle()
-            raise self._lost(error) from error
-        if not data:
-            self._handle()
-            raise self._lost()
-        self._heard = True
-        self._input += data
-
-    def _read_rest(self) -> None:
-        """Read what the broker had sent before a write failed: the socket may still hold answers."""
-        deadline = time.monotonic() + _REST_S
-        with contextlib.suppress(Disconnected, LoginError):
-            while (left := deadline - time.monotonic()) > 0:
-                if self._poll.poll(left * 1000):
-                    self._read()
-                    self._handle()
-
-    def _lost(self, error: OSError | None = None) -> Exception:
-        """Return the error of an ended stream: `ClientError` only if the broker refused us, not if it died."""
-        self._closed = True
-        why = answered_in_tls(self._input)
-        if not (self._heard or why):
-            why = self._login.unanswered(self._socket)
-        return ClientError(f"{self._login.where}: {why}") if why else Disconnected(str(error or "end of stream"))
-
-    def _broken(self, how: object) -> ClientError:
-        return ClientError(f"the broker broke the protocol: {self._login.clean(str(how))}")
-
     # frames
 
+    @override
     def _handle(self) -> None:
         """Handle the frames that are complete, each once, even if that raises."""
         data, offset = self._input, 0
@@ -358,7 +286,7 @@ class Amqp091Connection:
                 self._socket.send(frame.Method(0, spec.Connection.CloseOk()).marshal())
         said = self._said(method)
         if method.reply_code == 403 and not self._opened:  # access-refused
-            raise LoginRefused(self._login.refused(said))
+            raise LoginRefused(self._login.turned_away(said))
         raise Refused(f"the broker closed the connection: {said}")
 
     def _said(self, method: Any) -> str:

@@ -7,22 +7,22 @@ disk before its bytes leave. A script asks for one exchange of packets; that cli
 from __future__ import annotations
 
 import contextlib
-import select
 import struct
 import time
 from collections.abc import Callable
 
+from typing_extensions import override
+
 from conformance import limits
+from conformance.clients.byte_stream import ByteStream
 from conformance.clients.connecting import Login, answered_in_tls
 from conformance.clients.session import Disconnected, LoginRefused, Refused, pump_until, wait_for_input
-from conformance.errors import ClientError, LoginError
+from conformance.errors import ClientError
 from conformance.protocols.mqtt import packets
 from conformance.protocols.mqtt.packets import Answer, Connack, Head, Malformed, PublishPacket
 
 ANSWER_S = 30.0
 _CLOSE_S = 10.0
-_REST_S = 5.0
-_READ = 1 << 18
 _MOST = 65_535
 LARGEST = limits.MESSAGE + limits.STOMP_HEAD
 """Bytes of one packet; CONNECT says so (section 3.1.2.11.4)."""
@@ -37,13 +37,8 @@ class MqttLogin(Login):
     def words(self) -> tuple[str, str] | None:
         return None if self.access.password is None else (self.access.user, self.password)
 
-    def refused(self, said: str) -> str:
-        if self.access.password is None:
-            return f"{self.where}: {said}; if it requires a login, give --user and --password-env"
-        return f"{self.where}: the login of {self.access.user!r} was refused: {said}; {self.where_to_look}"
 
-
-class MqttConnection:
+class MqttConnection(ByteStream[MqttLogin]):
     """Connects when it is made; `pump` does the I/O.
 
     Args:
@@ -72,19 +67,15 @@ class MqttConnection:
         before_write: Callable[[], None] = lambda: None,
         connect_s: float = 20.0,
     ) -> None:
-        self._login, self._on_packet, self._before_write = login, on_packet, before_write
+        super().__init__(login, before_write, connect_s)
+        self._on_packet = on_packet
         self.present, self.quota, self._most_qos = False, _MOST, 2
         self._largest = packets.LONGEST
         self._every_s = 0.0  # Server Keep Alive
         self._wrote = time.monotonic()
         self._subscribed: Answer | None = None
         self._number = 0
-        self._input, self._output = bytearray(), bytearray()
-        self._heard = self._opened = self._closed = self._pinged = False
-        self._socket = login.dial(connect_s)
-        self._socket.setblocking(False)
-        self._poll = select.poll()
-        self._poll.register(self._socket, select.POLLIN)
+        self._pinged = False
         self._output += packets.connect(
             client_id,
             clean=not receive,
@@ -93,13 +84,7 @@ class MqttConnection:
             largest=LARGEST,
             login=login.words,
         )
-        try:
-            if not pump_until(self.pump, lambda: self._opened, connect_s):
-                raise ClientError(f"the broker did not answer CONNECT within {connect_s:.0f} s")
-        except BaseException:
-            self._closed = True
-            self._socket.close()
-            raise
+        self._await_open(connect_s, "answer CONNECT")
 
     # what a session calls
 
@@ -126,9 +111,6 @@ class MqttConnection:
         """Queue a packet; it leaves at the next `pump`."""
         self._output += packet
 
-    def watch(self, descriptor: int) -> None:
-        self._poll.register(descriptor, 0)  # POLLHUP is always reported
-
     def fileno(self) -> int:
         return self._socket.fileno()
 
@@ -136,6 +118,7 @@ class MqttConnection:
     def waits_to_write(self) -> bool:
         return bool(self._output)
 
+    @override
     def pump(self, timeout_s: float | None) -> None:
         """Write what is queued, wait at most `timeout_s` for input (None: no limit), read, and handle it.
 
@@ -185,59 +168,16 @@ class MqttConnection:
         left = max(self._wrote + self._every_s / 2 - time.monotonic(), 0) + 0.01
         return left if timeout_s is None else min(left, timeout_s)
 
+    @override
     def _write(self) -> None:
-        if not self._output:
-            return
-        self._before_write()
-        try:
-            while self._output:
-                del self._output[: self._socket.send(self._output)]
-        except BlockingIOError:
-            self._poll.modify(self._socket, select.POLLIN | select.POLLOUT)
-            return
-        except OSError as error:
-            self._output.clear()
-            self._read_rest()
-            raise self._lost(error) from error
-        self._wrote = time.monotonic()
-        self._poll.modify(self._socket, select.POLLIN)
-
-    def _read(self) -> None:
-        try:
-            data = self._socket.recv(_READ)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self._handle()
-            raise self._lost(error) from error
-        if not data:
-            self._handle()
-            raise self._lost()
-        self._heard = True
-        self._input += data
-
-    def _read_rest(self) -> None:
-        """Read what the broker had sent before a write failed: the socket may still hold answers."""
-        deadline = time.monotonic() + _REST_S
-        with contextlib.suppress(Disconnected, LoginError):
-            while (left := deadline - time.monotonic()) > 0:
-                if self._poll.poll(left * 1000):
-                    self._read()
-                    self._handle()
-
-    def _lost(self, error: OSError | None = None) -> Exception:
-        """Return the error of an ended stream: `ClientError` only if the broker refused us, not if it died."""
-        self._closed = True
-        why = answered_in_tls(self._input)
-        if not (self._heard or why):
-            why = self._login.unanswered(self._socket)
-        return ClientError(f"{self._login.where}: {why}") if why else Disconnected(str(error or "end of stream"))
-
-    def _broken(self, how: object) -> ClientError:
-        return ClientError(f"the broker broke the protocol: {self._login.clean(str(how))}")
+        waits = bool(self._output)
+        super()._write()
+        if waits and not self._output:
+            self._wrote = time.monotonic()
 
     # packets
 
+    @override
     def _handle(self) -> bool:
         """Handle the packets that are complete, each once, even if that raises; return whether there was one.
 
@@ -294,7 +234,7 @@ class MqttConnection:
             said = self._login.clean(packets.said(found.reason, found.properties))
             self._closed = True
             if found.reason in packets.LOGIN_REFUSED:
-                raise LoginRefused(self._login.refused(said))
+                raise LoginRefused(self._login.turned_away(said))
             raise Refused(f"the broker refused the connection: {said}")
         self._opened, self.present = True, found.present
         self.quota = packets.value_of(found.properties, packets.RECEIVE_MAXIMUM, _MOST)
