@@ -10,11 +10,11 @@ from typing import Protocol
 
 from conformance.reference import security
 from conformance.reference.amqp import connection as amqp
-from conformance.reference.amqp.links import MAX_UNSENT
 from conformance.reference.amqp091 import connection as amqp091
 from conformance.reference.core.admission import LIMIT, Refusal
 from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.depth import DepthConnection
+from conformance.reference.peers import MAX_UNSENT
 from conformance.reference.security import OPEN, Guard
 from conformance.reference.stomp import connection as stomp
 

@@ -248,7 +248,7 @@ def test_an_exclusive_queue_is_of_its_connection(rig):
 
 
 def test_a_deleted_queue_ends_its_consumers(rig):
-    """A client that knows it is told so; its deliveries can be acknowledged, which changes nothing."""
+    """A client that knows basic.cancel gets it. Acknowledgements of its deliveries are taken, and change nothing."""
     client = rig.client(2)
     client.connection.cancel_notify = True
     client.publish()

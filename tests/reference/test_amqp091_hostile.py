@@ -11,7 +11,8 @@ import pytest
 from pika import frame, spec
 
 from conformance.reference.amqp091 import codec
-from conformance.reference.amqp091.connection import FRAME_MAX, MAX_UNSENT, OPEN_S
+from conformance.reference.amqp091.connection import FRAME_MAX, OPEN_S
+from conformance.reference.peers import MAX_UNSENT
 from conformance.reference.security import Guard
 
 from .amqp091_rig import HEADER, PERSISTENT, Client, Rig, error, names

@@ -8,7 +8,8 @@ import tracemalloc
 import pytest
 
 from conformance.reference.amqp.connection import MAX_EVENTS, OPEN_S, AmqpConnection
-from conformance.reference.amqp.links import MAX_UNSENT, MAX_UNSTORED
+from conformance.reference.amqp.links import MAX_UNSTORED
+from conformance.reference.peers import MAX_UNSENT
 from tests.reference.amqp_raw import (
     BEGIN,
     DETACH,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from conformance.reference import peers
 from conformance.reference.core import selector
 from conformance.reference.core.queues import Subscription
 from conformance.reference.core.settlement import SettlementEvent
@@ -222,7 +223,7 @@ def test_the_receipt_of_disconnect_is_the_last(rig):
 def test_a_peer_that_does_not_read_is_sent_no_more(rig):
     """Neither beyond what may wait for its socket, nor while the socket is full."""
     client = rig.client()
-    size = stomp.MAX_UNSENT // 4
+    size = peers.MAX_UNSENT // 4
     for _ in range(10):
         client.say("SEND", {"destination": "q"}, b"x" * size)
     client.say("SUBSCRIBE", {"id": "0", "destination": "q"})
@@ -242,7 +243,7 @@ def test_a_peer_that_does_not_read_is_sent_no_more(rig):
 def test_a_peer_that_is_faster_than_the_disk_is_to_be_held_back(rig):
     """Until something is stored."""
     client = rig.client()
-    for _ in range(stomp.MAX_UNFINISHED):
+    for _ in range(peers.MAX_UNFINISHED):
         assert not client.connection.choked
         client.say("SEND", {"destination": "q", "persistent": "true"})
     assert client.connection.choked
@@ -256,7 +257,7 @@ def test_a_held_answer_is_sent_when_the_disk_is_done(rig):
     woken = []
     connection = stomp.StompConnection(rig.broker, lambda: woken.append(connection.choked), rig.numbers, rig.later)
     connection.receive(b"CONNECT\naccept-version:1.2\nhost:h\n\n\0")
-    connection.receive(b"SEND\ndestination:q\npersistent:true\n\nx\0" * stomp.MAX_UNFINISHED)
+    connection.receive(b"SEND\ndestination:q\npersistent:true\n\nx\0" * peers.MAX_UNFINISHED)
     assert woken.pop()
     woken.clear()
     rig.disk()
@@ -317,7 +318,7 @@ def test_no_heart_beats_are_agreed_without_a_wish(rig):
 def test_a_peer_that_is_held_back_is_not_blamed_for_silence(rig):
     """Its heart-beats are unread in the socket."""
     client = rig.client(**{"heart-beat": "100,0"})
-    for _ in range(stomp.MAX_UNFINISHED):
+    for _ in range(peers.MAX_UNFINISHED):
         client.say("SEND", {"destination": "q", "persistent": "true"})
     for now in range(10, 20):
         client.connection.tick(now)

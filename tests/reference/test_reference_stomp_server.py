@@ -11,7 +11,7 @@ import pytest
 from proton import Message
 from proton.utils import BlockingConnection
 
-from conformance.reference.stomp.connection import MAX_UNFINISHED, MAX_UNSENT
+from conformance.reference.peers import MAX_UNFINISHED, MAX_UNSENT
 from conformance.reference.stomp.frames import SERVER, Decoder, encode
 
 PATIENCE = 20

@@ -19,12 +19,13 @@ import cproton as pn
 
 from conformance.reference.amqp import attach, states
 from conformance.reference.amqp.handshake import AMQP_HEADER, Handshake, farewell
-from conformance.reference.amqp.links import MAX_UNSENT, MAX_UNSTORED, AmqpLink, AmqpPeer
+from conformance.reference.amqp.links import MAX_UNSTORED, AmqpLink, AmqpPeer
 from conformance.reference.amqp.receiving import Coordinator, Incoming, Windowed
 from conformance.reference.amqp.sending import Browsing, Outgoing, Sending
 from conformance.reference.core import sections
 from conformance.reference.core.admission import LIMIT, Refusal
 from conformance.reference.core.broker import ReferenceBroker
+from conformance.reference.peers import MAX_UNSENT
 from conformance.reference.profiles import PLAIN
 from conformance.reference.security import OPEN, Guard
 

@@ -11,9 +11,7 @@ from conformance.reference.amqp import states
 from conformance.reference.core.admission import Refusal
 from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.core.queues import Queue, Transaction
-
-MAX_UNSENT = 256 * 1024
-"""Bytes written for a peer and not yet given to its socket, beyond which it is sent no more messages."""
+from conformance.reference.peers import MAX_UNSENT
 
 MAX_UNSTORED = 16 * 1024 * 1024
 """Bytes of a peer's messages that wait for the disk, `OVERHEAD` for each added, beyond which it should not be read."""

@@ -16,9 +16,9 @@ from typing import Any
 from conformance.reference.amqp091 import codec
 from conformance.reference.amqp091.channel import ServerChannel
 from conformance.reference.amqp091.codec import Amqp091Error
-from conformance.reference.beats import Beats
 from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.core.queues import Queue
+from conformance.reference.peers import MAX_UNFINISHED, MAX_UNSENT, Beats, BufferedPeer
 from conformance.reference.security import OPEN, Guard
 from conformance.reference.store.commit import Done
 
@@ -26,12 +26,6 @@ FRAME_MAX, FRAME_MIN = 128 * 1024, 4096
 """Bytes of a frame: proposed, and what every peer takes, also before connection.tune-ok (section 4.2.3)."""
 
 CHANNEL_MAX = 2047
-MAX_UNSENT = 256 * 1024
-"""Bytes written for a peer and not yet given to its socket, beyond which it is sent no more messages, and not read."""
-
-MAX_UNFINISHED = 1000
-"""Publishes and acknowledgements of a peer that wait for the disk, beyond which it should not be read."""
-
 OPEN_S = 10.0
 """Seconds in which a peer has to open its connection."""
 
@@ -50,7 +44,7 @@ class _Gathered:
         self.body: bytearray | None = bytearray()
 
 
-class Amqp091ServerConnection:
+class Amqp091ServerConnection(BufferedPeer):
     """One peer. `wake` is called when `output` may have something; `later` calls back after so many seconds.
 
     `numbers` counts, from 1 and for all connections of a broker together, the confirms. `subject` is that of the peer's
@@ -66,6 +60,7 @@ class Amqp091ServerConnection:
         guard: Guard = OPEN,
         subject: str | None = None,
     ) -> None:
+        super().__init__(wake)
         self.numbers = numbers
         self.frame_max = FRAME_MIN
         self.cancel_notify = False
@@ -73,24 +68,20 @@ class Amqp091ServerConnection:
         self._confirming: dict[ServerChannel, None] = {}
         self.owned: list[Queue] = []
         self._broker = broker
-        self._wake = wake
         self._later = later
         self._guard = guard
         self._subject = subject
         self._awaits = "header"
         self._open_by: float | None = None
-        self._beats = Beats(0, 0)
         self._channel_max = CHANNEL_MAX
         self._channels: dict[int, ServerChannel] = {}
         self._contents: dict[int, _Gathered] = {}
         self._kept = 0  # bytes of contents that have come in part
         self._held = 0  # these and the bytes of a frame, as the broker counts them
         self._input = bytearray()
-        self._parts: list[bytes] = []
-        self._unsent = 0
         self._unfinished = 0
         self._stalls = 0
-        self._paused = self._reading = self._ended = False
+        self._reading = False
 
     def receive(self, data: bytes) -> None:
         """Bytes from the peer; what breaks the protocol is answered with an exception of the standard."""
@@ -113,12 +104,7 @@ class Amqp091ServerConnection:
         confirming, self._confirming = self._confirming, {}
         for channel in confirming:
             channel.confirm()
-        data = b"".join(self._parts)
-        self._parts.clear()
-        was_full, self._unsent = self._unsent >= MAX_UNSENT, 0
-        if was_full:
-            self._more_room()
-        return data
+        return super().output()
 
     def tick(self, now: float) -> float | None:
         """Keeps time: `now` in seconds; when to be called again, None for never."""
@@ -141,17 +127,6 @@ class Amqp091ServerConnection:
     def choked(self) -> bool:
         return self._paused or self._blocked
 
-    @property
-    def closed(self) -> bool:
-        return self._ended and not self._parts
-
-    def pause(self) -> None:
-        self._paused = True
-
-    def resume(self) -> None:
-        self._paused = False
-        self._more_room()
-
     def close(self, description: str) -> None:
         self._refuse(Amqp091Error(codec.CONNECTION_FORCED, description))
 
@@ -159,17 +134,6 @@ class Amqp091ServerConnection:
         """The socket is gone: consumers end, open transactions are rolled back."""
         self._end()
         self._parts.clear()
-
-    def has_room(self) -> bool:
-        return not self._paused and self._unsent < MAX_UNSENT
-
-    def write(self, data: bytes) -> None:
-        """Whole frames."""
-        if not self._ended:
-            self._parts.append(data)
-            self._unsent += len(data)
-            self._beats.said = True
-            self._wake()
 
     def confirms(self, channel: ServerChannel) -> None:
         self._confirming[channel] = None

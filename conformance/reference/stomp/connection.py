@@ -26,9 +26,9 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 
-from conformance.reference.beats import Beats
 from conformance.reference.core.admission import LIMIT, Refusal
 from conformance.reference.core.broker import ReferenceBroker
+from conformance.reference.peers import MAX_UNFINISHED, Beats, BufferedPeer
 from conformance.reference.security import OPEN, Guard
 from conformance.reference.stomp.frames import VERSIONS, Decoder, ProtocolError, StompFrame, encode, lines
 from conformance.reference.stomp.session import CLIENT_ID, SubscriberSession, Window
@@ -46,12 +46,6 @@ def agreed(header: str) -> Beats:
     return Beats(*(max(int(text), BEAT_MS) / 1000 if int(text) else 0 for text in (wants, can)))
 
 
-MAX_UNSENT = 256 * 1024
-"""Bytes written for a peer and not yet given to its socket, beyond which it is sent no more messages."""
-
-MAX_UNFINISHED = 1000
-"""Frames of a peer that wait for the disk, beyond which it should not be read: what credit is to an AMQP link."""
-
 CONNECT_S = 10.0
 """Seconds in which the CONNECT of a connection must have arrived; heart-beats do not extend them."""
 
@@ -61,7 +55,7 @@ _SHOWN = 1000
 """Characters of a frame's head that an ERROR repeats."""
 
 
-class StompConnection:
+class StompConnection(BufferedPeer):
     """One peer. `wake` is called when `output` may have something.
 
     `numbers` counts, from 1 and for all connections of a broker together, the frames that ask for a receipt. The time
@@ -76,23 +70,18 @@ class StompConnection:
         later: Callable[[float, Callable[[], None]], object],
         guard: Guard = OPEN,
     ) -> None:
+        super().__init__(wake)
         self._guard = guard
         self._broker = broker
-        self._wake = wake
         self._numbers = numbers
         self._later = later
         self._decoder = Decoder(max_body=broker.settings.max_message_bytes)
         self._session: SubscriberSession | None = None
         self._version = VERSIONS[0]
         self._connect_by: float | None = None
-        self._beats = Beats(0, 0)
-        self._parts: list[bytes] = []
-        self._unsent = 0
-        self._paused = False
         self._unfinished = 0
         self._held = 0  # bytes of a frame that has not come whole
         self._farewell: Done | None = None
-        self._ended = False
 
     def receive(self, data: bytes) -> None:
         """Bytes from the peer; what breaks the protocol is answered with ERROR, and nothing after it is read."""
@@ -108,14 +97,6 @@ class StompConnection:
         except ProtocolError as error:
             self._refuse(str(error), receipt=error.receipt, condition=error.condition)
         self._wake()
-
-    def output(self) -> bytes:
-        data = b"".join(self._parts)
-        self._parts.clear()
-        was_full, self._unsent = self._unsent >= MAX_UNSENT, 0
-        if was_full:
-            self._more_credit()
-        return data
 
     def tick(self, now: float) -> float | None:
         """Keeps time: `now` in seconds; when to be called again, None for never."""
@@ -135,17 +116,6 @@ class StompConnection:
     def choked(self) -> bool:
         return self._unfinished >= MAX_UNFINISHED or self._paused
 
-    @property
-    def closed(self) -> bool:
-        return self._ended and not self._parts
-
-    def pause(self) -> None:
-        self._paused = True
-
-    def resume(self) -> None:
-        self._paused = False
-        self._more_credit()
-
     def close(self, description: str) -> None:
         if not self._ended:
             self._refuse(description)
@@ -155,18 +125,6 @@ class StompConnection:
         self._end()
         self._parts.clear()
         self._session = None  # it knows its connection: see sockets.connection_lost
-
-    def has_room(self) -> bool:
-        return not self._paused and self._unsent < MAX_UNSENT
-
-    def write(self, data: bytes) -> None:
-        """One whole frame, or a heart-beat."""
-        if self._ended:
-            return
-        self._parts.append(data)
-        self._unsent += len(data)
-        self._beats.said = True
-        self._wake()
 
     def owed(self, frame: StompFrame, *, answers: bool = True) -> Done:
         """Calls back when the frame has had its effect; then its RECEIPT leaves, if it asked for one."""
@@ -218,7 +176,7 @@ class StompConnection:
         if self._session is not None:
             self._session.end()
 
-    def _more_credit(self) -> None:
+    def _more_room(self) -> None:
         if self._session is not None:
             self._session.more_credit()
         self._wake()
