@@ -1,11 +1,11 @@
 """The session over AMQP 0-9-1: what it writes, what answers mean, and a broker that breaks the protocol."""
 
-import contextlib
 import tracemalloc
 
 import pytest
 from amqp091_peer import Amqp091Peer, carried, delivery, head, opened, said
 from pika import spec
+from scripted_sessions import on_peers, outcomes_of, sent
 
 from conformance import limits
 from conformance.adapters.credentials import Access, Secret
@@ -19,29 +19,15 @@ from conformance.scenario.script import Publish
 
 @pytest.fixture
 def session():
-    """Opens a session on a scripted peer, `session.peer`; both are closed at the end."""
-    with contextlib.ExitStack() as undo:
+    def peer_of(script):
+        return Amqp091Peer(lambda peer: (script(peer), peer.until(spec.Connection.Close)))
 
-        def start(script, **fields):
-            peer = Amqp091Peer(lambda peer: (script(peer), peer.until(spec.Connection.Close)))
-            undo.callback(peer.close)
-            made = opened(peer.port, **fields)
-            undo.callback(made.close)
-            made.peer = peer
-            return made
-
+    with on_peers(peer_of, opened) as start:
         yield start
 
 
 def await_(session, what):
     assert pump_until(session.pump, lambda: bool(what), 10), "it did not come"
-
-
-def sent(session, count=3):
-    """Send so many messages, unanswered."""
-    session.attach_sender("q")
-    for number in range(1, count + 1):
-        session.send(f"p1:{number}", b"body", durable=True)
 
 
 def answering(*answers, publishes=3):
@@ -55,10 +41,6 @@ def answering(*answers, publishes=3):
     return script
 
 
-def outcomes(session):
-    return [(each.message, each.phase.value, each.detail) for each in session.outcomes]
-
-
 # confirms
 
 
@@ -68,7 +50,7 @@ def test_each_send_gets_its_confirm(session):
     sent(made)
     pump_until(made.pump, lambda: len(made.outcomes) == 3, 10)
 
-    assert [("p1:2", "ok", None), ("p1:1", "ok", None), ("p1:3", "fail", "basic.nack")] == outcomes(made)
+    assert [("p1:2", "ok", None), ("p1:1", "ok", None), ("p1:3", "fail", "basic.nack")] == outcomes_of(made)
 
 
 @pytest.mark.parametrize("tag", [3, 0], ids=["up to a tag", "all"])
@@ -77,7 +59,7 @@ def test_multiple_confirms_all_up_to_its_tag(session, tag):
     sent(made)
     await_(made, made.outcomes)
 
-    assert [("p1:1", "ok", None), ("p1:2", "ok", None), ("p1:3", "ok", None)] == outcomes(made)
+    assert [("p1:1", "ok", None), ("p1:2", "ok", None), ("p1:3", "ok", None)] == outcomes_of(made)
 
 
 def test_a_message_that_came_back_is_not_confirmed(session):
@@ -87,8 +69,8 @@ def test_a_message_that_came_back_is_not_confirmed(session):
     sent(made)
     await_(made, made.outcomes)
 
-    assert ("p1:2", "fail", "returned: 312 NO_ROUTE") == outcomes(made)[1]
-    assert ["ok", "ok"] == [phase for message, phase, _ in outcomes(made) if message != "p1:2"]
+    assert ("p1:2", "fail", "returned: 312 NO_ROUTE") == outcomes_of(made)[1]
+    assert ["ok", "ok"] == [phase for message, phase, _ in outcomes_of(made) if message != "p1:2"]
 
 
 def test_a_second_confirm_is_an_anomaly(session):
@@ -163,7 +145,7 @@ def test_sends_of_a_transaction_are_answered_by_its_commit(session):
     made.commit("t1")
     pump_until(made.pump, lambda: len(made.answers) == 2, 10)
 
-    assert [("p1:1", "ok", None), ("p1:2", "fail", "returned: 312 NO_ROUTE")] == outcomes(made)
+    assert [("p1:1", "ok", None), ("p1:2", "fail", "returned: 312 NO_ROUTE")] == outcomes_of(made)
     assert ["begin", "commit"] == [answer.op.value for answer in made.answers]
     assert not [each for each in made.peer.methods if isinstance(each, spec.Confirm.Select)]
 
@@ -293,7 +275,7 @@ def test_confirms_before_the_end_are_read(session):
 
     with pytest.raises(Refused, match="closed the connection: 320 CONNECTION_FORCED - shutdown"):
         pump_until(made.pump, lambda: False, 10)
-    assert [("p1:1", "ok", None)] == outcomes(made)
+    assert [("p1:1", "ok", None)] == outcomes_of(made)
 
 
 def test_a_login_that_is_refused_names_who():

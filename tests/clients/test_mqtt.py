@@ -1,6 +1,5 @@
 """The session over MQTT 5: what it writes, what answers mean, and a broker that breaks the protocol."""
 
-import contextlib
 import tracemalloc
 
 import pytest
@@ -25,6 +24,7 @@ from mqtt_peer import (
     publish,
     user,
 )
+from scripted_sessions import on_peers, outcomes_of, sent
 
 from conformance import limits
 from conformance.adapters.credentials import Access, Secret
@@ -37,25 +37,11 @@ from conformance.scenario.script import Publish
 
 @pytest.fixture
 def session():
-    """Opens a session on a scripted broker, `session.peer`; both are closed at the end."""
-    with contextlib.ExitStack() as undo:
+    def peer_of(script, greeting=None):
+        return MqttPeer(lambda peer: (script(peer), peer.until(DISCONNECT)), greeting)
 
-        def start(script=lambda peer: None, greeting=None, **fields):
-            peer = MqttPeer(lambda peer: (script(peer), peer.until(DISCONNECT)), greeting)
-            undo.callback(peer.close)
-            made = opened(peer.port, **fields)
-            undo.callback(made.close)
-            made.peer = peer
-            return made
-
+    with on_peers(peer_of, opened) as start:
         yield start
-
-
-def sent(session, count=3):
-    """Send so many messages, unanswered."""
-    session.attach_sender("q")
-    for number in range(1, count + 1):
-        session.send(f"p1:{number}", b"body", durable=True)
 
 
 def answering(*answers, publishes=3):
@@ -71,7 +57,7 @@ def answering(*answers, publishes=3):
 
 def outcomes(session, count):
     assert pump_until(session.pump, lambda: len(session.outcomes) == count, 10), "they did not come"
-    return [(each.message, each.phase.value, each.detail) for each in session.outcomes]
+    return outcomes_of(session)
 
 
 def received(session, count=1):
