@@ -158,8 +158,9 @@ class Draft:
             yield f"port = {_toml(port)}"
             if word in addresses:
                 yield f"destination = {_toml(addresses.pop(word))}"
-            if way := describe(word).traits.ack_confirm:
-                yield f"# ack_confirm = {_toml(way)}  # if an acknowledgement is answered when its effect is stored"
+            if "ack_confirmed" not in (spoken := describe(word)).without:
+                way = _toml(spoken.traits.ack_confirm)
+                yield f"# ack_confirm = {way}  # if an acknowledgement is answered when its effect is stored"
             yield f"{'' if self._stores(word) else '# '}capabilities = [{_toml(STORED)}]  # {capabilities[STORED]}"
         if addresses:
             raise UsageError.unknown("protocol", next(iter(addresses)), ports, of="--destination")

@@ -48,7 +48,7 @@ class Traits(NamedTuple):
     `individual_ack` says so. `refusal_names_send`: a refusal says which message was refused. `typed`: a property may
     be a number or a truth, and not only a text. `queues_by_client`: a client makes its queue by its first connection,
     and no broker says how many messages are in it. `ack_confirm`: the way in which a broker may answer an
-    acknowledgement (a word of `ack_confirm` in broker.toml); empty if it has none.
+    acknowledgement (a word of `ack_confirm` in broker.toml), unless the protocol is `without` such answers.
     """
 
     confirm: str = "confirm"

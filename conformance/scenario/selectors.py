@@ -96,8 +96,10 @@ def is_selected(name: str, message: str) -> bool:
     >>> is_selected("odd", "p1:3"), is_selected("odd", "p1:4"), is_selected("even", "foreign:1"), is_selected("", "x:1")
     (True, False, False, True)
     """
+    if not name:
+        return True
     parsed = parse_message(message)
-    return not name or (parsed is not None and SELECTORS[name].matches(parsed[1]))
+    return parsed is not None and SELECTORS[name].matches(parsed[1])
 
 
 def takers(names: Iterable[str], count: int) -> tuple[Consume, ...]:

@@ -36,7 +36,7 @@ PROTOCOL = ClientProtocol(
         b"\x10\x0d\x00\x04MQTT\x05\x02\x00\x00\x00\x00\x00", re.compile(rb"\x20[\x02-\x7f][\x00\x01]", re.DOTALL), 3
     ),
     # A message has no persistence of its own, and a PUBACK need not mean that it is stored.
-    traits=Traits(confirm="PUBACK", time_to_live=False, queues_by_client=True, ack_confirm=""),
+    traits=Traits(confirm="PUBACK", time_to_live=False, queues_by_client=True),
     without=frozenset(
         """ack_confirmed cumulative_ack duplicate_detection nack no_ack_mode presettled_delivery selectors
         transactional_acks transactions""".split()
