@@ -219,7 +219,17 @@ class BrokerError(ClientError):
 
 
 class DroppedError(BrokerError):
-    """The broker closed the connection of a client without a word, although it is running and no fault was active."""
+    """The broker closed the connection of a client without a word, or broke its protocol, and no fault was active."""
+
+
+class BrokenProtocolError(BrokerError):
+    """What the broker sent is not what the protocol allows (`how`): the client cannot go on with its connection.
+
+    A limit of the suite, and what only a library cannot read, are a `ClientError`.
+    """
+
+    def __init__(self, how: str) -> None:
+        super().__init__(f"the broker broke the protocol: {how}")
 
 
 class BlockedError(BrokerError):

@@ -32,12 +32,18 @@ WAITS, SHUT = "waits for the window", "the window did not reopen"
 DELAYED = "delayed"
 """Detail of a DRAIN with unknown end: the rest waits for a redelivery delay that is too long for a trial."""
 
+CONFORMANCE_ID = "conformance_id"
+"""The property or header with our id of a message, where the protocol has no id of the sender's."""
+
 UNSELECTED, PASSED_OVER, SELECTED = "not selected", "passed over", "selected in vain"
 """Details of a DELIVER or DRAIN, where each consumer had a selector: that of this one does not match the message; or it
 does; or so does that of a consumer before it, which waited in vain."""
 
 RECEIVER_ENDED = "its receiver ended"
 """Detail of a NACK by a receiver that ends while others of its session go on."""
+
+ONCE = "exactly once"
+"""Detail of a SEND whose message must arrive once, however often its client connects; that of a later one says more."""
 
 OUTSIDE = "outside its transaction"
 """End of the detail of a refused SEND in a transaction whose answer named no transaction."""
@@ -375,6 +381,21 @@ def is_intact(message: str, body: bytes, *, empty: bool = False) -> bool:
     seed = message.encode()
     expected = b"%s %08x" % (seed, zlib.crc32(seed + rest))
     return head == expected or (head.startswith(expected + b" ") and len(head) == len(expected) + _MARK)
+
+
+_FIRST_LINE = re.compile(rb"(p\d{1,9}:\d{1,18}) [0-9a-f]{8}")
+
+
+def id_of(body: bytes) -> str:
+    """Return the id that the first line of a body has, also of one that was altered; empty if it has none.
+
+    A broker may hand on a body with what encloses it: RabbitMQ 3.10 gives a consumer of STOMP an encoded amqp-value.
+
+    >>> id_of(b"Sw" + make_body("p1:2", 64)), id_of(b"p1:2")
+    ('p1:2', '')
+    """
+    found = _FIRST_LINE.search(body[:100])
+    return found[1].decode() if found else ""
 
 
 def is_anothers(body: bytes, trial: str) -> bool:

@@ -11,7 +11,7 @@ from typing import Generic, TypeVar
 
 from conformance.clients.connecting import Login, answered_in_tls
 from conformance.clients.session import Disconnected, pump_until
-from conformance.errors import ClientError, LoginError
+from conformance.errors import BrokenProtocolError, ClientError, LoginError
 
 _REST_S = 5.0
 _READ = 1 << 18
@@ -108,5 +108,5 @@ class ByteStream(abc.ABC, Generic[OwnLogin]):
             why = self._login.unanswered(self._socket)
         return ClientError(f"{self._login.where}: {why}") if why else Disconnected(str(error or "end of stream"))
 
-    def _broken(self, how: object) -> ClientError:
-        return ClientError(f"the broker broke the protocol: {self._login.clean(str(how))}")
+    def _broken(self, how: object) -> BrokenProtocolError:
+        return BrokenProtocolError(self._login.clean(str(how)))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
+from conformance import limits
 from conformance.adapters.credentials import OPEN, Access
 from conformance.adapters.interface import DepthProbe
-from conformance.history import PASSED_OVER, SELECTED, UNSELECTED, Header, parse_message
+from conformance.history import CONFORMANCE_ID, ONCE, PASSED_OVER, SELECTED, UNSELECTED, Header, id_of, parse_message
 from conformance.protocols.options import ProtocolOptions
 from conformance.scenario import options
 from conformance.scenario.script import ClientFault, ClientStep, Consume, Drain, Publish
@@ -30,6 +31,9 @@ LIVENESS_FACTOR = 10
 
 UNANSWERED, NO_CREDIT = "unanswered", "no credit"
 """Ends of a publisher that waited for the liveness bound: for an answer, or with nothing in flight for credit."""
+
+BROKE_PROTOCOL = "broke protocol"
+"""The end of a job with an error: what the broker sent is not what the protocol allows."""
 
 
 def in_turn(queues: Sequence[str], message: str) -> str:
@@ -74,12 +78,32 @@ class Asks(msgspec.Struct, frozen=True):
         return {"ack-mode": self.mode} if self.mode else {}
 
 
-class SentTransaction(msgspec.Struct, frozen=True):
+class SentTransaction(msgspec.Struct, frozen=True, tag=True):
     """The messages of a publisher that are in one transaction: from the number `first` to the number `last`."""
 
     producer: int
     first: int
     last: int
+
+
+class OpenPacket(msgspec.Struct, frozen=True, tag=True):
+    """A packet identifier of MQTT that is in use when its connection ends; the session outlives that.
+
+    `answered`: the PUBREC of the `message` is read or, by a consumer, written. So PUBREL is next, and not the PUBLISH.
+    """
+
+    message: str
+    number: int
+    answered: bool
+
+    @property
+    def again(self) -> str:
+        """Return how a history says what its publisher sends again."""
+        return f"{ONCE}, {'PUBREL' if self.answered else 'PUBLISH'} {self.number} again"
+
+
+Unfinished = SentTransaction | OpenPacket
+"""What a client leaves to a later one."""
 
 
 class Vendor(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,13 +191,14 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     """What a client does: one step of the script, on these queues.
 
     `producer` is the number of this publisher, and `publishers` are the steps of all that the trial has, in the order
-    of their numbers. `resends` are transactions to be sent again.
+    of their numbers. `resumes` is what earlier clients of a publisher have left, or of the session of a queue.
 
     Beside `queue` a publisher sends to `more_queues` in turn, and a drain empties them too; each has its depth probe. A
     consumer with several receivers has them on its queues in turn. A `Drain` with `collects` empties that dead-letter
     or expiry queue instead. `subscriber` is the client id under which the queues are durable subscriptions of a topic.
     `in_vain`: where each consumer before this client had a selector, the names of those whose consumers were given
-    nothing for the liveness bound; else None.
+    nothing for the liveness bound; else None. `crosses`: the clients of the trial speak two protocols, of which one may
+    not pass on the sender's id of a message.
     """
 
     step: ClientStep
@@ -182,11 +207,12 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     depth: DepthProbe | None = None
     producer: int = 1
     publishers: tuple[Publish, ...] = ()
-    resends: tuple[SentTransaction, ...] = ()
+    resumes: tuple[Unfinished, ...] = ()
     asks: Asks = Asks()
     collects: str = ""
     subscriber: str = ""
     in_vain: tuple[str, ...] | None = None
+    crosses: bool = False
 
     @property
     def queues(self) -> tuple[str, ...]:
@@ -220,7 +246,40 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
 
     def properties(self, message: str) -> dict[str, object]:
         """Return the application properties of a message of this trial, beside what names it."""
-        return options.properties(self.sent_by(message), message)
+        found = options.properties(self.sent_by(message), message)
+        return {CONFORMANCE_ID: message, **found} if self.crosses else found
+
+    def priority(self, message: str) -> int | None:
+        """Return the priority with which a message of this trial was sent; None for one that says none."""
+        sent_by = self.sent_by(message)
+        return sent_by.priority if sent_by else None
+
+    def has_other_priority(self, message: str, came: int | None) -> bool:
+        """Whether a message came with another priority than the one that it was sent with, if it was sent with one."""
+        return self.priority(message) not in (None, came)
+
+    def known_by(self, came: Mapping[str, object], body: bytes, otherwise: object) -> str:
+        """Return the id of a message: by its property or body if another protocol may not have passed on its own."""
+        found = self.crosses and (came.get(CONFORMANCE_ID) or id_of(body))
+        return limits.quote(found or otherwise)
+
+    def is_crossed(self, message: str) -> bool:
+        """Whether a message that this client gets was sent over another protocol than its own."""
+        sent_by = self.sent_by(message) if self.crosses else None
+        return sent_by is not None and sent_by.over != getattr(self.step, "over", "")
+
+    def are_altered(
+        self, message: str, came: Mapping[str, object], say: Callable[[object], object] = lambda value: value
+    ) -> bool:
+        """Whether a property is not what was sent; of a message of another protocol only the texts are compared.
+
+        Not those of numbers with a point: AMQP 0-9-1 has decimals, others have doubles, and each has several texts.
+        """
+        sent = self.properties(message)
+        if self.is_crossed(message):
+            sent = {name: value for name, value in sent.items() if not isinstance(value, float)}
+            came, say = {name: options.as_text(value) for name, value in came.items()}, options.as_text
+        return options.are_altered(sent, came, say)
 
     def selection(self, message: str) -> str | None:
         """Return how the history says for whom a message is; None if no selector has to do with it."""
@@ -309,13 +368,14 @@ class JobResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a job that ended by itself.
 
     `ended` is `finished`, `disconnected` (the broker closed the connection), `refused` (a refusal that it recorded has
-    ended the connection), `stuck` (a drain did not get the messages that the broker reports), `UNANSWERED` or
-    `NO_CREDIT`. `fired`: whether the fault was fired, and `fired_ns` when; `seen`: the counted events of its trigger.
-    `lost_ns` is when a client that was `disconnected` had noticed it. `waited_s` is the time spent waiting for silence
-    or for answers that never came. `slowest_s` is the longest time that the broker took to answer a send, without
-    pauses. `asked` is the last transaction that a publisher asked to commit. `error` is set if the process could not do
-    its job because of the suite or this machine, or if the broker refused to go on (`of_broker`). A process that is
-    `spent` must not do another job.
+    ended the connection), `stuck` (a drain did not get the messages that the broker reports), `UNANSWERED`,
+    `NO_CREDIT` or `BROKE_PROTOCOL`. `fired`: whether the fault was fired, and `fired_ns` when; `seen`: the counted
+    events of its trigger. `lost_ns` is when a client that was `disconnected` had noticed it. `waited_s` is the time
+    spent waiting for silence or for answers that never came. `slowest_s` is the longest time that the broker took to
+    answer a send, without pauses. `unfinished` is what it leaves to a later client: the last transaction that a
+    publisher asked to commit, or the packets of a session that outlives its connection. `error` is set if the process
+    could not do its job because of the suite or this machine, or if the broker refused to go on (`of_broker`). A
+    process that is `spent` must not do another job.
     """
 
     ended: str = "finished"
@@ -323,7 +383,7 @@ class JobResult(msgspec.Struct, frozen=True, kw_only=True):
     depth: int | None = None
     waited_s: float = 0.0
     slowest_s: float = 0.0
-    asked: SentTransaction | None = None
+    unfinished: tuple[Unfinished, ...] = ()
     fired: bool = False
     fired_ns: int = 0
     lost_ns: int = 0

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 from typing_extensions import override
 
 from conformance import limits
-from conformance.clients.job import Job
+from conformance.clients.job import Job, Unfinished
 from conformance.clients.roles.modes import AckHeader
 from conformance.errors import BrokerError, ClientError, LoginError
 from conformance.history import Op, Phase
@@ -236,7 +236,7 @@ class Session(abc.ABC):
 
     @abc.abstractmethod
     def refuse(self, received: Received, outcome: str) -> None:
-        """Give back one delivery: `released`, `failed`, `undeliverable` or `rejected`.
+        """Give back one delivery: `released`, `failed`, `undeliverable` or `rejected`. Or all: `recovered`.
 
         A protocol with a single word for these uses that word.
         """
@@ -258,6 +258,10 @@ class Session(abc.ABC):
 
     def fetch(self) -> None:  # noqa: B027 - most protocols send deliveries unasked
         """Ask for the next delivery, if the protocol sends none unasked. Call it before each `pump` that waits."""
+
+    def unfinished(self) -> tuple[Unfinished, ...]:
+        """Return what a later client of the same session goes on with, if the protocol has such."""
+        return ()
 
     def depth(self, queue: str) -> int | None:
         """Return how many messages the queue of a receiver holds, at least; None: only the broker can tell."""

@@ -6,17 +6,17 @@ A folder's `__init__` has the record of its protocol (`model`). A further protoc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from conformance.protocols import amqp, amqp091, jms, mqtt, stomp
+from conformance.protocols import amqp, amqp091, jms, mqtt, mqtt311, stomp
 from conformance.protocols.model import ClientProtocol, Reproducer, Scheme
 
 if TYPE_CHECKING:
     from conformance.protocols.ties import LinkReading
 
 PROTOCOLS: Mapping[str, ClientProtocol] = {
-    each.PROTOCOL.name: each.PROTOCOL for each in (amqp, stomp, jms, amqp091, mqtt)
+    each.PROTOCOL.name: each.PROTOCOL for each in (amqp, stomp, jms, amqp091, mqtt, mqtt311)
 }
 """By name, in the order of preference."""
 
@@ -41,6 +41,16 @@ REPRODUCERS: Mapping[str, Reproducer] = {name: each.reproducer for name, each in
 def describe(name: str) -> ClientProtocol:
     """Return the record of a protocol; one without facts for a word that no client of the suite speaks (`openwire`)."""
     return PROTOCOLS.get(name) or ClientProtocol(name=name, title=name.upper())
+
+
+def others(protocol: str, spoken: Collection[str]) -> tuple[str, ...]:
+    """Return those of the protocols that a broker has `spoken` that serve the queues of another one.
+
+    >>> others("amqp", ["amqp", "stomp", "mqtt"]), others("mqtt", ["amqp", "mqtt"])
+    (('stomp',), ())
+    """
+    found = [name for name in (protocol, *WIRES) if not describe(name).traits.queues_by_client]
+    return tuple(name for name in found if name != protocol and name in spoken and protocol in found)
 
 
 def only_with(session: str) -> str:

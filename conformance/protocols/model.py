@@ -44,11 +44,12 @@ class Traits(NamedTuple):
 
     `confirm` names the answer to a send. `confirm_stores`: that answer promises that a durable message is stored; else
     the capability `confirm_means_stored` of a broker says so. `time_to_live`: a message has a field for it; else
-    broker.toml names the headers. `acks_one`: an acknowledgement can cover one delivery only; else the capability
-    `individual_ack` says so. `refusal_names_send`: a refusal says which message was refused. `typed`: a property may
-    be a number or a truth, and not only a text. `queues_by_client`: a client makes its queue by its first connection,
-    and no broker says how many messages are in it. `ack_confirm`: the way in which a broker may answer an
-    acknowledgement (a word of `ack_confirm` in broker.toml), unless the protocol is `without` such answers.
+    broker.toml names the headers. `priority`: it has one for that. `acks_one`: an acknowledgement can cover one
+    delivery only; else the capability `individual_ack` says so. `refusal_names_send`: a refusal says which message was
+    refused. `typed`: a property may be a number or a truth, and not only a text. `queues_by_client`: a client makes its
+    queue by its first connection, and no broker says how many messages are in it. `ack_confirm`: the way in which a
+    broker may answer an acknowledgement (a word of `ack_confirm` in broker.toml), unless the protocol is `without` such
+    answers.
     """
 
     confirm: str = "confirm"
@@ -56,6 +57,7 @@ class Traits(NamedTuple):
     sasl: bool = False
     annotations: bool = False
     time_to_live: bool = True
+    priority: bool = False
     acks_one: bool = True
     refusal_names_send: bool = True
     typed: bool = True

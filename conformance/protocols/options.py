@@ -19,8 +19,8 @@ class ProtocolOptions(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     @property
-    def outcomes(self) -> tuple[Outcome, ...]:
-        """Those that the broker knows."""
+    def outcomes(self) -> tuple[str, ...]:
+        """Those that the broker knows; `recovered` is a request for all that a consumer holds."""
         return OUTCOMES
 
     @property

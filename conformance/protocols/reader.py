@@ -11,11 +11,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 SEND, ANSWER, DELIVER, ACKNOWLEDGE = "send", "answer", "deliver", "acknowledge"
+RECEIVED, RELEASE, COMPLETE = "received", "release", "complete"
 BEGIN, COMMIT, ROLLBACK = "begin", "commit", "rollback"
 BEGIN_ANSWER, COMMIT_ANSWER, ROLLBACK_ANSWER = "begin_answer", "commit_answer", "rollback_answer"
 OTHER = "other"
 KINDS = (
-    *(SEND, ANSWER, DELIVER, ACKNOWLEDGE),
+    *(SEND, ANSWER, DELIVER, ACKNOWLEDGE, RECEIVED, RELEASE, COMPLETE),
     *(BEGIN, COMMIT, ROLLBACK, BEGIN_ANSWER, COMMIT_ANSWER, ROLLBACK_ANSWER),
 )
 """The kinds that a trigger can name; `script.Frame` says what they are in each protocol.

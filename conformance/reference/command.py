@@ -31,7 +31,7 @@ def main(argv: Sequence[str]) -> int:
         ports = typed.amqp_port, typed.http_port, typed.stomp_port
         queues = settings.parse_queues(typed.queue, chosen)
         more = {"profile": profiles.profile(typed.profile), "listen": typed.listen, **_secured(typed)}
-        more["amqp091_port"] = typed.amqp091_port
+        more |= {"amqp091_port": typed.amqp091_port, "mqtt_port": typed.mqtt_port}
         wanted = ServerOptions(*ports, typed.data, queues, chosen, behaviour, **more)
         asyncio.run(serve(wanted))
     except ConformanceError as error:
@@ -48,7 +48,7 @@ def _secured(typed: argparse.Namespace) -> dict[str, Any]:
     if tls is None and any((typed.tls_cert, typed.tls_key, typed.tls_ca)):
         raise UsageError("--tls-cert, --tls-key and --tls-ca: give the first two together")
     if tls is None and any(getattr(typed, name) is not None for name in _SECURE):
-        raise UsageError("--amqps-port, --amqps091-port and --stomps-port need --tls-cert and --tls-key")
+        raise UsageError("--amqps-port, --amqps091-port, --stomps-port and --mqtts-port need --tls-cert and --tls-key")
     if (typed.user is None) != (typed.password_file is None):
         raise UsageError("--user and --password-file: give both or neither")
     guard = OPEN
@@ -60,7 +60,7 @@ def _secured(typed: argparse.Namespace) -> dict[str, Any]:
     return {**{name: getattr(typed, name) for name in _SECURE}, "tls": tls, "guard": guard}
 
 
-_SECURE = ("amqps_port", "amqps091_port", "stomps_port")
+_SECURE = ("amqps_port", "amqps091_port", "stomps_port", "mqtts_port")
 
 
 _QUEUE = f"declared at the start; its own {', '.join(settings.OPTIONS)}: else those of the settings"
@@ -89,7 +89,7 @@ class _Names(argparse.Action):
 def parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="conformance broker",
-        description="The bundled reference broker: AMQP 1.0, AMQP 0-9-1 and STOMP 1.0 to 1.2 on 127.0.0.1.",
+        description="The bundled reference broker: AMQP 1.0, AMQP 0-9-1, STOMP 1.0 to 1.2, MQTT 5 and 3.1.1.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=f"settings:\n{settings.describe()}\n\nprofiles:\n{profiles.describe()}\n\nliars:\n{liars.describe()}",
     )
@@ -100,10 +100,11 @@ def parser() -> argparse.ArgumentParser:
         "--amqp091-port", type=_port, metavar="A", help="AMQP 0-9-1; 0: chosen by the system; not given: off"
     )
     parser.add_argument("--stomp-port", type=_port, metavar="S", help="0: chosen by the system; not given: no STOMP")
+    parser.add_argument("--mqtt-port", type=_port, metavar="Q", help="0: chosen by the system; not given: no MQTT")
     parser.add_argument(
         "--http-port", type=_port, default=0, metavar="M", help="depths; 0: chosen by the system, the default"
     )
-    for name in ("--amqps-port", "--amqps091-port", "--stomps-port"):
+    for name in ("--amqps-port", "--amqps091-port", "--stomps-port", "--mqtts-port"):
         parser.add_argument(name, type=_port, metavar="N", help="over TLS; 0: chosen by the system; not given: no TLS")
     parser.add_argument("--tls-cert", type=Path, metavar="FILE", help="the broker's certificate with its chain, PEM")
     parser.add_argument("--tls-key", type=Path, metavar="FILE", help="its key, PEM, without a passphrase")
@@ -111,7 +112,9 @@ def parser() -> argparse.ArgumentParser:
         "--tls-ca", type=Path, metavar="FILE", help="authorities that sign clients' certificates: SASL EXTERNAL"
     )
     parser.add_argument(
-        "--user", metavar="NAME", help="the login of a client without a certificate: SASL PLAIN, login of STOMP"
+        "--user",
+        metavar="NAME",
+        help="the login of a client without a certificate: SASL PLAIN, login of STOMP, CONNECT",
     )
     parser.add_argument("--password-file", type=Path, metavar="FILE", help="the user's password, one line")
     parser.add_argument("--listen", default="127.0.0.1", metavar="ADDRESS", help="default 127.0.0.1")

@@ -164,6 +164,21 @@ class Honest:
     forgets_unused = False
     """Whether a start drops a message that the start before it had taken over."""
 
+    restores_sessions = True
+    """Whether a start takes the sessions of MQTT over: their subscriptions, and their packets of QoS 2."""
+
+    keeps_received = True
+    """Whether a session of MQTT still has the identifiers of QoS 2 that it has received on an earlier connection."""
+
+    answers_again = True
+    """Whether a PUBLISH of QoS 2 is answered that its session has received before (MQTT)."""
+
+    finishes_by_pubrec = True
+    """Whether a message of QoS 2 is removed at the PUBREC of its client, and not at its PUBCOMP (MQTT)."""
+
+    keeps_identifiers = True
+    """Whether a message has the same packet identifier on each connection of its session (MQTT)."""
+
     records_rollbacks = False
     """Whether a rollback leaves a record in the journal, and is answered before a sync covers that record."""
 
@@ -208,6 +223,10 @@ class Honest:
         """Whether the broker goes on when the `send`-th send since its start arrives, from 1."""
         return True
 
+    def written(self, turn: int, data: bytes) -> bytes:
+        """Return what a connection writes where the protocol wants `data`; `turn` numbers its writes, from 1."""
+        return data
+
     def takes_over(self, place: int, count: int) -> bool:
         """Whether a start takes over the `place`-th (from 0, by age) of the `count` stored messages of a queue."""
         return True
@@ -250,6 +269,10 @@ class Honest:
     def lives_ms(self, ttl_ms: int) -> int:
         """The time to live, in milliseconds, of a message that was sent with this one; 0 for one without end."""
         return ttl_ms
+
+    def restores(self, rest: bytes) -> bytes:
+        """Return what a start takes over of the encoded priority and ttl of a message."""
+        return rest
 
     def answers(self, send: int) -> bool:
         """Whether the `send`-th unsettled send since the start (from 1) is ever answered."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable
 
+from conformance.reference.core.broker import ReferenceBroker
+
 MAX_UNSENT = 256 * 1024
 """Bytes written for a peer and not yet given to its socket, beyond which it is sent no more messages."""
 
@@ -54,8 +56,10 @@ class Beats:
 class BufferedPeer(abc.ABC):
     """The frames that wait to leave for one peer. `wake` is called when `output` may have something."""
 
-    def __init__(self, wake: Callable[[], None]) -> None:
+    def __init__(self, broker: ReferenceBroker, wake: Callable[[], None]) -> None:
+        self._broker = broker
         self._wake = wake
+        self._held = 0
         self._beats = Beats(0, 0)
         self._parts: list[bytes] = []
         self._unsent = 0
@@ -94,3 +98,50 @@ class BufferedPeer(abc.ABC):
             self._unsent += len(data)
             self._beats.said = True
             self._wake()
+
+    def _hold(self, size: int) -> str:
+        """Count the bytes of this peer that are kept until they are whole; return why all are too many, or nothing."""
+        broker = self._broker
+        broker.unfinished += size - self._held
+        self._held = size
+        if size and broker.unfinished > broker.settings.max_unfinished_bytes:
+            return "too many bytes of messages have come in part (max_unfinished_bytes)"
+        return ""
+
+
+class FramedPeer(BufferedPeer):
+    """One whose bytes are kept here until a frame is whole. `later` calls back after so many seconds."""
+
+    def __init__(
+        self,
+        broker: ReferenceBroker,
+        wake: Callable[[], None],
+        later: Callable[[float, Callable[[], None]], object],
+    ) -> None:
+        super().__init__(broker, wake)
+        self._later = later
+        self._input = bytearray()
+        self._reading = False
+
+    @abc.abstractmethod
+    def _read(self) -> None:
+        """Take the whole frames from the input; what breaks the protocol ends the connection as it says."""
+
+    def receive(self, data: bytes) -> None:
+        """Bytes from the peer."""
+        if self._ended:
+            return
+        self._beats.heard = True
+        self._input += data
+        if not self._reading:
+            self._reading = True
+            try:
+                self._read()
+            finally:
+                self._reading = False
+        self._wake()
+
+    def _read_on(self) -> None:
+        """What was held back is read in a turn of its own."""
+        if self._input and not self._reading:
+            self._later(0, lambda: self.receive(b""))

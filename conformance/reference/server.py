@@ -19,6 +19,7 @@ from conformance.errors import LaunchError
 from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.disk import JournalThread
 from conformance.reference.honest import Honest
+from conformance.reference.mqtt.sessions import MqttSessions
 from conformance.reference.profiles import STANDARD, Profile
 from conformance.reference.security import OPEN, Guard, ServerTls, context
 from conformance.reference.settings import QueueOptions, Settings
@@ -27,6 +28,7 @@ from conformance.reference.sockets import (
     Amqp091Protocol,
     AmqpProtocol,
     HttpProtocol,
+    MqttProtocol,
     PeerProtocol,
     StompProtocol,
 )
@@ -63,7 +65,7 @@ With Python's own 700 it takes a sixth of the processor at full load, with 5,000
 class ServerOptions:
     """How a broker is started. The system chooses a port of 0; a protocol with port None is off.
 
-    The ports of `amqps`, `amqps091` and `stomps` need `tls`.
+    The ports of `amqps`, `amqps091`, `stomps` and `mqtts` need `tls`.
     """
 
     amqp_port: int
@@ -74,9 +76,11 @@ class ServerOptions:
     settings: Settings
     behaviour: Honest
     amqp091_port: int | None = None
+    mqtt_port: int | None = None
     amqps_port: int | None = None
     amqps091_port: int | None = None
     stomps_port: int | None = None
+    mqtts_port: int | None = None
     tls: ServerTls | None = None
     guard: Guard = OPEN
     profile: Profile = STANDARD
@@ -125,6 +129,7 @@ class Server:
         self.connections: set[PeerProtocol] = set()
         self.dirty: set[PeerProtocol] = set()
         self.receipts = itertools.count(1)
+        self.sessions = MqttSessions(broker, self._later)
         self.guard = OPEN
         spare = SPARE_FILES + REFUSED_AT_ONCE + broker.settings.max_http_connections + HTTP_BACKLOG
         self.max_connections = min(broker.settings.max_connections, _descriptors() - spare)
@@ -149,6 +154,8 @@ class Server:
             "amqps091": (lambda: Amqp091Protocol(self), wanted.amqps091_port, secure),
             "stomp": (lambda: StompProtocol(self), wanted.stomp_port, None),
             "stomps": (lambda: StompProtocol(self), wanted.stomps_port, secure),
+            "mqtt": (lambda: MqttProtocol(self), wanted.mqtt_port, None),
+            "mqtts": (lambda: MqttProtocol(self), wanted.mqtts_port, secure),
             "http": (lambda: HttpProtocol(self), wanted.http_port, None),
         }
         try:
@@ -173,6 +180,13 @@ class Server:
         if not self._scheduled:
             self._scheduled = True
             self.loop.call_soon(self._turn)
+
+    def _later(self, seconds: float, call: Callable[[], None]) -> None:
+        def called() -> None:
+            call()
+            self.schedule()
+
+        self.loop.call_later(seconds, called)
 
     def question(self, asked: HttpProtocol) -> None:
         """A connection has a request to be answered: one at a time, and between two of them all others have a turn."""

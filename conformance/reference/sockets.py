@@ -14,6 +14,8 @@ from conformance.reference.amqp091 import connection as amqp091
 from conformance.reference.core.admission import LIMIT, Refusal
 from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.depth import DepthConnection
+from conformance.reference.mqtt import connection as mqtt
+from conformance.reference.mqtt.sessions import MqttSessions
 from conformance.reference.peers import MAX_UNSENT
 from conformance.reference.security import OPEN, Guard
 from conformance.reference.stomp import connection as stomp
@@ -38,6 +40,7 @@ class Host(Protocol):
     dirty: set[PeerProtocol]
     asking: set[HttpProtocol]
     receipts: itertools.count[int]
+    sessions: MqttSessions
     guard: Guard
     max_connections: int
 
@@ -48,7 +51,7 @@ class Host(Protocol):
         """Its `answer` is called once, in a turn of its own."""
 
 
-Speaker = amqp.AmqpConnection | amqp091.Amqp091ServerConnection | stomp.StompConnection
+Speaker = amqp.AmqpConnection | amqp091.Amqp091ServerConnection | stomp.StompConnection | mqtt.MqttServerConnection
 """The connection of a protocol."""
 
 
@@ -61,6 +64,7 @@ class PeerProtocol(asyncio.Protocol):
         self._server = server
         self._timer: asyncio.TimerHandle | None = None
         self._lingers = False
+        self._turns = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected. One over the limit gets an error; of many such the rest are dropped."""
@@ -106,7 +110,8 @@ class PeerProtocol(asyncio.Protocol):
         self._tick()
         data = self._connection.output()
         if data:
-            self._transport.write(data)
+            self._turns += 1
+            self._transport.write(self._server.broker.behaviour.written(self._turns, data))
         if self._connection.closed:
             self._finish()
         elif self._connection.choked:
@@ -205,6 +210,23 @@ class StompProtocol(PeerProtocol):
         )
         if refused:
             made.close(f"the broker has {self._server.max_connections} connections")
+        return made
+
+    def _dismiss(self, reason: str) -> None:
+        self._connection.close(reason)
+
+
+class MqttProtocol(PeerProtocol):
+    """A socket that speaks MQTT."""
+
+    _connection: mqtt.MqttServerConnection
+
+    def _speaker(self, refused: bool) -> mqtt.MqttServerConnection:
+        host = self._server
+        guard = OPEN if security.subject(self._transport.get_extra_info("peercert")) else host.guard
+        made = mqtt.MqttServerConnection(host.broker, self._wake, host.sessions, host.receipts, self._later, guard)
+        if refused:
+            made.dismissal = f"the broker has {host.max_connections} connections"
         return made
 
     def _dismiss(self, reason: str) -> None:

@@ -1,4 +1,4 @@
-"""A scripted broker of MQTT 5 in a thread. Its packets are put together here, by the standard, and not by the suite."""
+"""A scripted broker of MQTT in a thread. Its packets are put together here, by the standard, and not by the suite."""
 
 import struct
 
@@ -7,6 +7,7 @@ from stomp_peer import Peer, job
 
 from conformance.protocols.mqtt.options import MqttOptions
 from conformance.protocols.mqtt.sessions.session import MqttSession
+from conformance.protocols.mqtt311.sessions import Mqtt311Session
 
 OWN = msgspec.structs.asdict(MqttOptions())
 CONNECT, CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, SUBSCRIBE, SUBACK = range(1, 10)
@@ -43,6 +44,11 @@ def user(name, value):
     return b"\x26" + text(name) + text(value)
 
 
+def publish_311(number, body, *, qos=1):
+    """A PUBLISH of 3.1.1, which has no properties."""
+    return packet(PUBLISH, text(b"q") + struct.pack(">H", number) + body, qos << 1)
+
+
 def publish(number, message=b"p1:1", *, qos=1, again=False, body=b"p1:1 body", more=b""):
     properties = user(b"conformance_id", message) + more
     head = text(b"q") + (struct.pack(">H", number) if qos else b"") + length(len(properties)) + properties
@@ -57,6 +63,7 @@ class MqttPeer(Peer):
 
     def __init__(self, script, greeting=None):
         self.packets = []
+        self.suback = b"\0\2"
         self.hello = connack() if greeting is None else greeting
         super().__init__(lambda peer: peer.serve(script), greeting=b"")
 
@@ -84,7 +91,7 @@ class MqttPeer(Peer):
         while True:
             ((found, _, payload),) = self.read()
             if found == SUBSCRIBE:
-                self.write(packet(SUBACK, payload[:2] + b"\0\2"))
+                self.write(packet(SUBACK, payload[:2] + self.suback))
             elif found == PINGREQ:
                 self.write(packet(PINGRESP))
             if found == kind:
@@ -98,3 +105,7 @@ class MqttPeer(Peer):
 def opened(port, **fields):
     """A session with that peer."""
     return MqttSession(job(port, "mqtt", **{"own": OWN, **fields}), lambda: None)
+
+
+def opened_311(port, **fields):
+    return Mqtt311Session(job(port, "mqtt311", **{"own": OWN, **fields}), lambda: None)

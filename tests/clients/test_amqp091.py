@@ -11,7 +11,7 @@ from conformance import limits
 from conformance.adapters.credentials import Access, Secret
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, LoginRefused, Refused, pump_until
-from conformance.errors import ClientError
+from conformance.errors import BrokenProtocolError, ClientError
 from conformance.history import Phase
 from conformance.protocols.amqp091.sessions.connection import Amqp091Login
 from conformance.scenario.script import Publish
@@ -187,6 +187,40 @@ def test_refusals_after_a_rollback_are_committed(session):
 # acknowledgements
 
 
+def test_a_delivery_that_is_asked_for_again_is_recovered(session):
+    def script(peer):
+        peer.until(spec.Basic.Consume)
+        peer.write(delivery(1))
+        peer.until(spec.Basic.Recover)
+
+    made = session(script)
+    made.attach_receiver("q", 1, AckHeader.INDIVIDUAL)
+    pump_until(made.pump, lambda: bool(made.incoming), 10)
+    made.refuse(made.incoming.popleft(), "recovered")
+    pump_until(made.pump, lambda: made.peer.methods[-1].NAME == "Basic.Recover", 10)
+
+    assert made.peer.methods[-1].requeue
+
+
+@pytest.mark.parametrize(("method", "answered"), [(spec.Basic.Ack, ["p1:1"]), (spec.Basic.Qos, [])])
+def test_a_channel_that_is_closed_for_an_acknowledgement_answers_it(session, method, answered):
+    def script(peer):
+        peer.until(spec.Basic.Consume)
+        peer.write(delivery(1))
+        peer.until(spec.Basic.Ack)
+        peer.write(said(spec.Channel.Close(406, "unknown", method.INDEX >> 16, method.INDEX & 0xFFFF)))
+        peer.until(spec.Channel.CloseOk)
+
+    made = session(script)
+    made.attach_receiver("q", 10, AckHeader.INDIVIDUAL)
+    pump_until(made.pump, lambda: bool(made.incoming), 10)
+    made.acknowledge([made.incoming.popleft()], confirmed=True)
+    with pytest.raises(Refused) as refused:
+        pump_until(made.pump, lambda: False, 10)
+
+    assert [(each.subject, each.phase) for each in refused.value.answers] == [(name, Phase.FAIL) for name in answered]
+
+
 def test_a_cumulative_acknowledgement_is_one_frame(session):
     def script(peer):
         peer.until(spec.Basic.Consume)
@@ -317,8 +351,7 @@ def test_a_client_without_a_login_uses_what_brokers_have_for_it(offered, chosen)
     [
         (head(1, 0xFFFFFFFF), "a frame of 4,294,967,295 bytes, and frame-max is 131,072"),
         (head(7, 4) + b"abcd\xce", "a frame of type 7"),
-        (head(1, 4) + b"abcd\xce", "pika cannot read"),
-        (head(1, 4) + b"abcd\xcd", "pika cannot read"),
+        (head(1, 4) + b"abcd\xcd", "Invalid FRAME_END marker"),
         (said(spec.Basic.Ack(9)), "a Basic.Ack for 9, which no publish has"),
         (said(spec.Tx.CommitOk()), "a Tx.CommitOk that answers nothing"),
         (delivery(1), "a basic.deliver on a channel without a consumer"),
@@ -336,8 +369,18 @@ def test_a_broken_protocol_ends_the_client(session, says, why):
     made = session(answering(says))
     sent(made)
 
-    with pytest.raises(ClientError, match=f"the broker broke the protocol: .*(?:{why})"):
+    with pytest.raises(BrokenProtocolError, match=f"the broker broke the protocol: .*(?:{why})"):
         pump_until(made.pump, lambda: False, 10)
+
+
+def test_what_pika_cannot_read_does_not_accuse_the_broker(session):
+    """A method that it does not know: another broker may have it."""
+    made = session(answering(head(1, 4) + b"abcd\xce"))
+    sent(made)
+
+    with pytest.raises(ClientError, match="pika cannot read a frame of the broker: KeyError") as caught:
+        pump_until(made.pump, lambda: False, 10)
+    assert not caught.value.of_broker
 
 
 def test_a_message_without_end_is_bounded(session, monkeypatch):

@@ -224,9 +224,9 @@ def stomp(request, hostile):
 @pytest.mark.parametrize(
     ("first", "again", "says"),
     [
-        (b"MESSAGE\nx:", b"x" * (1 << 16), "of more than .* bytes, the limit of this client"),
-        (b"MESSAGE\nack:1\n\n", b"x" * (1 << 16), "of more than 1,048,576 bytes, the limit of this client"),
-        (b"MESSAGE\nack:1\ncontent-length:99999999\n\n", b"\0" * (1 << 16), "the limit of this client"),
+        (b"MESSAGE\nx:", b"x" * (1 << 16), "a limit of this suite: (headers|a frame) of more than"),
+        (b"MESSAGE\nack:1\n\n", b"x" * (1 << 16), "a limit of this suite: a (body|frame) of more than 1,048,576 bytes"),
+        (b"MESSAGE\nack:1\ncontent-length:99999999\n\n", b"\0" * (1 << 16), "limit of this (client|suite)"),
         (b"MESSAGE\nack:1\ncontent-length:" + b"9" * 5_000 + b"\n\nx\0", b"", "content-length|stomp.py cannot read"),
         (
             b"",

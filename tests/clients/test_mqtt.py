@@ -22,6 +22,7 @@ from mqtt_peer import (
     opened,
     packet,
     publish,
+    text,
     user,
 )
 from scripted_sessions import on_peers, outcomes_of, sent
@@ -82,6 +83,18 @@ def test_each_send_gets_its_answer(session):
     sent(made)
 
     assert [("p1:2", "ok", None), ("p1:1", "ok", None), ("p1:3", "fail", "0x97 quota exceeded")] == outcomes(made, 3)
+
+
+@pytest.mark.parametrize(("lives_ms", "said"), [(0, b""), (1_500, b"\x02\0\0\0\x02"), (2**31, b"\x02\0\x20\xc4\x9c")])
+def test_a_time_to_live_is_said_in_seconds_and_never_shortened(session, lives_ms, said):
+    """Before the user properties."""
+    made = session(answering(answer(PUBACK, 1), publishes=1), step=Publish(1, window=1, lives_ms=lives_ms))
+    sent(made, 1)
+    outcomes(made, 1)
+    ((_, _, payload),) = [each for each in made.peer.packets if each[0] == PUBLISH]
+    topic = len(text(b"q"))
+
+    assert payload[topic + 3 :].startswith(said + user(b"conformance_id", b"p1:1"))
 
 
 def test_a_message_without_a_subscriber_is_refused(session):

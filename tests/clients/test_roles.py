@@ -289,30 +289,30 @@ def test_transactions_are_begun_filled_and_discharged(play):
 @pytest.mark.parametrize(
     ("step", "broker", "asked"),
     [
-        (Publish(6, window=5, batch=2, rollback_every=3), Listed(), SentTransaction(1, 3, 4)),
-        (Publish(2, window=5, batch=2), Listed(unanswered=[Op.COMMIT], dies_after=9), SentTransaction(1, 1, 2)),
-        (Publish(2, window=5, batch=2, rollback_every=1), Listed(), None),
-        (Publish(2, window=5), Listed(), None),
+        (Publish(6, window=5, batch=2, rollback_every=3), Listed(), (SentTransaction(1, 3, 4),)),
+        (Publish(2, window=5, batch=2), Listed(unanswered=[Op.COMMIT], dies_after=9), (SentTransaction(1, 1, 2),)),
+        (Publish(2, window=5, batch=2, rollback_every=1), Listed(), ()),
+        (Publish(2, window=5), Listed(), ()),
     ],
     ids=["answered", "unanswered", "rolled back", "none"],
 )
 def test_the_report_names_the_last_transaction_that_was_asked_to_commit(play, step, broker, asked):
     """With or without an answer; not one that was rolled back."""
-    assert asked == play(step, broker)[0].asked
+    assert asked == play(step, broker)[0].unfinished
 
 
 @pytest.mark.parametrize("again", [(SentTransaction(1, 3, 4), SentTransaction(2, 7, 8)), ()], ids=["two", "none"])
 def test_transactions_are_sent_again(play, again):
     """With their own ids, one after the other; the step has no messages of its own."""
     broker = Listed()
-    result, _ = play(Publish(9, window=5, batch=2, resends=True), broker, resends=again)
+    result, _ = play(Publish(9, window=5, batch=2, resends=True), broker, resumes=again)
     both = [
         *[(Op.BEGIN, "t1"), (Op.SEND, "p1:3"), (Op.SEND, "p1:4"), (Op.COMMIT, "t1")],
         *[(Op.BEGIN, "t2"), (Op.SEND, "p2:7"), (Op.SEND, "p2:8"), (Op.COMMIT, "t2")],
     ]
 
     assert (both if again else []) == [(op, name) for op, name, _ in broker.log]
-    assert (2 * len(again), None) == (result.count, result.asked)
+    assert (2 * len(again), ()) == (result.count, result.unfinished)
 
 
 @pytest.mark.parametrize(

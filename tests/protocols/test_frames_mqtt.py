@@ -71,16 +71,18 @@ def test_fields_of_packets():
         ("deliver", "PUBLISH qos=1 dup", "9", "p1:7"),
         ("acknowledge", "PUBACK", "9", None),
         ("send", "PUBLISH qos=2", "2", "p1:8"),
-        ("other", "PUBREC", "2", None),
+        ("received", "PUBREC", "2", None),
+        ("release", "PUBREL", "2", None),
         ("answer", "PUBCOMP", "2", None),
         ("deliver", "PUBLISH qos=2", "10", "p1:8"),
         ("acknowledge", "PUBREC", "10", None),
         ("answer", "PUBREL", "10", None),
+        ("complete", "PUBCOMP", "10", None),
         ("deliver", "PUBLISH qos=0 settled", None, None),
         ("send", "PUBLISH qos=1", "3", None),
         ("answer", "PUBACK reason=0x97 refused", "3", None),
         ("send", "PUBLISH qos=2", "4", None),
-        ("other", "PUBREC reason=0x10", "4", None),
+        ("received", "PUBREC reason=0x10", "4", None),
         ("answer", "PUBREC reason=0x97 refused", "4", None),
         ("other", "DISCONNECT reason=0x8b refused", None, None),
         ("other", "DISCONNECT", None, None),
@@ -100,6 +102,10 @@ def test_mqtt_3_1_1_has_no_properties():
 
     assert ["CONNECT", "PUBLISH"] == [frame.name for frame in split(("to_broker", connect + publish))]
     assert "p1:7" == split(("to_broker", connect + publish))[1].message
+
+
+def test_a_return_code_of_3_1_1_is_a_refusal():
+    assert ["CONNACK reason=0x87 refused"] == [each.detail for each in split(("to_client", bytes.fromhex("20020005")))]
 
 
 # any pieces

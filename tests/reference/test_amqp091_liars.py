@@ -79,6 +79,23 @@ def requeued(rig):
     return [each.redelivered for each in delivered(client.asks(spec.Basic.Nack(1, requeue=True), 2))]
 
 
+def rejected(rig):
+    """How deep the queue is after a message of it was rejected without requeue."""
+    client = sent(rig, 1)
+    client.heard()
+    client.consume(channel=2)
+    client.asks(spec.Basic.Reject(1, requeue=False), 2)
+    return rig.queue.depth
+
+
+def recovered(rig):
+    """The redelivered flag of what comes again after basic.recover."""
+    client = sent(rig, 1)
+    client.heard()
+    client.consume(channel=2)
+    return [each.redelivered for each in delivered(client.asks(spec.Basic.Recover(requeue=True), 2))]
+
+
 def counted(rig):
     """The delivery-count after a requeue."""
     client = sent(rig, 1)
@@ -157,6 +174,9 @@ LIES = [
     ("refuses-rollbacks", rollback, ("Channel", 406), ["Tx.RollbackOk"]),
     ("drops-released", requeued, [], [True]),
     ("never-marks-redelivered", requeued, [False], [True]),
+    ("drops-released", recovered, [], [True]),
+    ("never-marks-redelivered", recovered, [False], [True]),
+    ("requeues-rejected", rejected, 1, 0),
     ("counts-releases", counted, 1, None),
     ("ignores-prefetch", over_the_prefetch, 10, 2),
     ("never-refills-prefetch", refilled, [], [3]),
@@ -169,6 +189,8 @@ LIES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "script", "wrong", "right"), LIES, ids=[row[0] for row in LIES])
+@pytest.mark.parametrize(
+    ("name", "script", "wrong", "right"), LIES, ids=[f"{row[0]}, {row[1].__name__}" for row in LIES]
+)
 def test_a_liar_is_wrong_in_one_way(name, script, wrong, right):
     assert (script(Rig(behaviour(name))), script(Rig(behaviour(None)))) == (wrong, right)

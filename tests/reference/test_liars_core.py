@@ -332,6 +332,15 @@ def test_a_correlation_id_of_bytes_is_a_string():
     assert [number, b"p@@@@\xa1\x01x"] == [broker.behaviour.body(1, bare) for bare in (number, octets)]
 
 
+@pytest.mark.parametrize(
+    ("rest", "kept"),
+    [(b"\x50\x07\x40", b"\x40\x40"), (b"\x50\x09\x70\0\0\0\1", b"\x40\x70\0\0\0\1"), (b"\x40\x40", b"\x40\x40")],
+)
+def test_a_priority_is_forgotten_at_a_start(rest, kept):
+    """The encoded ttl behind it stays."""
+    assert kept == behaviour("forgets-priorities-at-a-start").restores(rest)
+
+
 def test_a_property_that_is_true_is_false():
     """Over the wire only, and no other property."""
     broker = Rig(behaviour=behaviour("turns-true-to-false")).broker
@@ -423,6 +432,15 @@ def test_the_hundred_and_fiftieth_send(name, outlives):
     else:
         with pytest.raises(SystemExit, match=r"the 150\. send ended the broker"):
             rig.send()
+
+
+@pytest.mark.parametrize(("name", "kept"), [("breaks-the-protocol", False), (None, True)])
+def test_what_a_connection_writes(name, kept):
+    """Once it is no frame of any protocol; the connections of the honest broker write what the protocol wants."""
+    written = [behaviour(name).written(turn, b"frame") for turn in range(1, 21)]
+
+    assert kept == (written == [b"frame"] * 20)
+    assert written.count(b"frame") == (20 if kept else 19)
 
 
 def test_each_queue_loses_its_oldest():

@@ -192,6 +192,7 @@ def left(broker, client):
 
 
 released, failed = returned(Delivery.RELEASED), returned(Delivery.MODIFIED, failed=True)
+rejected = returned(Delivery.REJECTED)
 DONE = (Delivery.ACCEPTED, None)
 TWICE = [("ACCEPTED", False), ("REJECTED", True)]
 
@@ -214,6 +215,7 @@ CASES = {
     "refuses-rollbacks": (rolled_back, DONE, (Delivery.REJECTED, "amqp:internal-error")),
     "drops-released": (released, [(1, 0)], []),
     "counts-releases": (released, [(1, 0)], [(1, 1)]),
+    "requeues-rejected": (rejected, [], [(1, 0)]),
     "never-counts-failures": (failed, [(1, 1)], [(1, 0)]),
     "ignores-undeliverable-here": (undeliverable, [1], [1, 1]),
     "requeues-settled": (sent_settled, [], [1, 2, 3]),

@@ -350,7 +350,8 @@ class _Consumer:
     def _refuse(self, received: Received) -> None:
         outcome = self.step.refuse[self.firsts // self.step.refuse_every % len(self.step.refuse)]
         self.refused.add(received.message)
-        said = "failed" if outcome == "thrown" else outcome  # a listener that throws has failed to process its message
+        # A listener that throws has failed to process its message, and who asks for a message again did not process it.
+        said = "failed" if outcome in ("thrown", "recovered") else outcome
         self._record(Op.NACK, Phase.INVOKE, received, detail=said)
         self.session.refuse(received, outcome)
         self._written()

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from conformance.adapters.credentials import give, redact_passwords
-from conformance.clients.job import LIVENESS_FACTOR, Job, JobResult
+from conformance.clients.job import BROKE_PROTOCOL, LIVENESS_FACTOR, Job, JobResult
 from conformance.clients.management import DepthClient
 from conformance.clients.roles.consumer import consume
 from conformance.clients.roles.modes import AckHeader
@@ -27,7 +27,7 @@ from conformance.clients.roles.operations import Note, delivery_fields, next_rec
 from conformance.clients.roles.publisher import publish
 from conformance.clients.session import Disconnected, Refused, Session
 from conformance.clients.trigger import ArmedCommand, ArmedFault
-from conformance.errors import ClientError, ConformanceError
+from conformance.errors import BrokenProtocolError, ClientError, ConformanceError
 from conformance.history import DELAYED, Op, Phase, Recorder, message_id
 from conformance.protocols import WIRES, describe
 from conformance.protocols.jms.sessions.session import JmsSession
@@ -72,8 +72,9 @@ def run_job(job: Job, handles: Sequence[int], control: int | None = None) -> Job
             _await_port(job, control, until)
     except (ConformanceError, Disconnected) as error:
         of_broker = isinstance(error, Disconnected) or error.of_broker
+        ended = BROKE_PROTOCOL if isinstance(error, BrokenProtocolError) else "finished"
         why = redact_passwords(f"{job.header.process}: {error or type(error).__name__}", job.connection.access)
-        return JobResult(error=why, of_broker=of_broker)
+        return JobResult(error=why, of_broker=of_broker, ended=ended)
     finally:
         recorder.close()
 
@@ -84,6 +85,7 @@ def _connected(job: Job, recorder: Recorder, handles: Sequence[int], control: in
         session.watch(control)
     try:
         result = play(job, session, recorder, handles)
+        result = msgspec.structs.replace(result, unfinished=result.unfinished or session.unfinished())
         lost = result.ended == "disconnected"
         return msgspec.structs.replace(result, lost_ns=time.monotonic_ns()) if lost else result
     finally:

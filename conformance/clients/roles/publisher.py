@@ -6,12 +6,21 @@ import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from conformance import limits
-from conformance.clients.job import LIVENESS_FACTOR, NO_CREDIT, UNANSWERED, Job, JobResult, SentTransaction
+from conformance.clients.job import (
+    LIVENESS_FACTOR,
+    NO_CREDIT,
+    UNANSWERED,
+    Job,
+    JobResult,
+    OpenPacket,
+    SentTransaction,
+    Unfinished,
+)
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.operations import (
     Note,
@@ -24,7 +33,7 @@ from conformance.clients.roles.operations import (
 )
 from conformance.clients.session import Disconnected, OperationAnswer, Refused, SendOutcome, Session
 from conformance.clients.trigger import ArmedFault
-from conformance.history import SHUT, WAITS, Op, Phase, Recorder, make_body, message_id, parse_message
+from conformance.history import ONCE, SHUT, WAITS, Op, Phase, Recorder, make_body, message_id, parse_message
 from conformance.scenario.script import Publish
 
 _PEEK_CREDIT = 1000
@@ -58,7 +67,7 @@ def publish(
         if not job.tolerances.absent:
             raise
         return publisher.turned_away(limits.quote(error))
-    note(Op.CONNECT, Phase.OK, count=step.window)
+    note(Op.CONNECT, Phase.OK, count=step.window, detail=session.found or None)
     attached()
     try:
         return publisher.run()
@@ -76,13 +85,23 @@ def publish(
         armed.heal_if_due(now=True)
 
 
+def _messages(resumed: Iterable[Unfinished]) -> list[str]:
+    found = [[each.message] if isinstance(each, OpenPacket) else _of_transaction(each) for each in resumed]
+    return list(itertools.chain.from_iterable(found))
+
+
+def _of_transaction(sent: SentTransaction) -> list[str]:
+    return [message_id(sent.producer, number) for number in range(sent.first, sent.last + 1)]
+
+
 class _Publisher:
     def __init__(self, job: Job, step: Publish, session: Session, note: Note, armed: ArmedFault) -> None:
         self.job, self.step, self.session, self.note, self.armed = job, step, session, note, armed
         self.window = _window_size(step, job.liar)
         self.waiting = _WindowWait(job, step, note)
         self.asked_immediately: set[str] = set()
-        self.again = [message_id(t.producer, n) for t in job.work.resends for n in range(t.first, t.last + 1)]
+        self.again = _messages(job.work.resumes)
+        self.resumed = {each.message: each for each in job.work.resumes if isinstance(each, OpenPacket)}
         self.pending: dict[str, int] = {}
         self.unasked: list[str] = []
         self.answered = 0
@@ -207,7 +226,7 @@ class _Publisher:
             transaction=self.transaction,
             due_ns=due_ns,
             count=step.lives_ms or None,
-            detail="ack immediately" if immediate else None if asked else "no answer asked for",
+            detail="ack immediately" if immediate else self._says(message, asked),
         )
         body = make_body(message, step.size, trial_of(job.header))
         if asked:
@@ -219,6 +238,11 @@ class _Publisher:
         else:
             self.unasked.append(message)
             self.session.send_unanswered(message, body, durable=step.durable)
+
+    def _says(self, message: str, asked: bool) -> str | None:
+        if self.step.exactly_once:
+            return self.resumed[message].again if message in self.resumed else ONCE
+        return None if asked else "no answer asked for"
 
     def _take_outcomes(self) -> None:
         outcomes = self.session.outcomes
@@ -333,7 +357,7 @@ class _Transacted(_Publisher):
         self.waited_s = 0.0
         self.late = job.dialect.answers_at_commit or step.hurries
         self.first = 1
-        self.asked: SentTransaction | None = None
+        self.asked: tuple[SentTransaction, ...] = ()
 
     def run(self) -> JobResult:
         job, step = self.job, self.step
@@ -358,7 +382,7 @@ class _Transacted(_Publisher):
         return super().disconnected(ended)
 
     def _result(self, ended: str, waited_s: float = 0.0) -> JobResult:
-        return msgspec.structs.replace(super()._result(ended, waited_s), asked=self.asked)
+        return msgspec.structs.replace(super()._result(ended, waited_s), unfinished=self.asked)
 
     def _filled(self, name: str, following: str) -> bool:
         """Begin a transaction, write its sends and read their provisional answers; False if one was late.
@@ -403,7 +427,7 @@ class _Transacted(_Publisher):
         if self.armed.broker_is_ending:
             return True  # killed before the request: it must never leave
         if op is Op.COMMIT and not self.step.resends:
-            self.asked = SentTransaction(self.job.work.producer, self.first, self.sent)
+            self.asked = (SentTransaction(self.job.work.producer, self.first, self.sent),)
         if not self.late:
             answered = self.operations.run(op, name)
             self._take_outcomes()

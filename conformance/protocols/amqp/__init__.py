@@ -34,7 +34,7 @@ PROTOCOL = ClientProtocol(
     schemes=(Scheme("amqp", 5672), Scheme("amqps", 5671, secure=True)),
     # Section 5.3.1. A broker of AMQP 0-9-1 answers `AMQP 0 0 9 1`: the first four bytes prove nothing.
     greeting=Greeting(b"AMQP\x03\x01\x00\x00", re.compile(rb"AMQP[\x00\x02\x03]\x01\x00\x00"), 8),
-    traits=Traits(confirm="accepted outcome", confirm_stores=True, sasl=True, annotations=True),
+    traits=Traits(confirm="accepted outcome", confirm_stores=True, sasl=True, annotations=True, priority=True),
     depth_method="amqp-management",
     reproducer=Reproducer(
         template="amqp.py.j2",

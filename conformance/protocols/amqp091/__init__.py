@@ -37,7 +37,7 @@ PROTOCOL = ClientProtocol(
     # connection.start, on channel 0: the first answer of a broker that speaks it.
     greeting=Greeting(b"AMQP\x00\x00\x09\x01", re.compile(rb"\x01\x00\x00.{4}\x00\x0a\x00\x0a", re.DOTALL), 11),
     # A basic.ack of a client has no answer. A basic.ack of the broker need not mean that the message is stored.
-    traits=Traits(confirm="basic.ack", ack_confirm="transaction"),
+    traits=Traits(confirm="basic.ack", ack_confirm="transaction", priority=True),
     reproducer=Reproducer(
         template="amqp091.py.j2",
         imports="from decimal import Decimal\n\nfrom pika import frame, spec\n",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import override
 
-from conformance.protocols.options import Outcome, ProtocolOptions
+from conformance.protocols.options import ProtocolOptions
 
 
 class Amqp091Options(ProtocolOptions, frozen=True, kw_only=True):
@@ -19,9 +19,9 @@ class Amqp091Options(ProtocolOptions, frozen=True, kw_only=True):
 
     @property
     @override
-    def outcomes(self) -> tuple[Outcome, ...]:
-        """Those of basic.ack, and of basic.reject with `requeue` false and true."""
-        return ("accepted", "rejected", "released")
+    def outcomes(self) -> tuple[str, ...]:
+        """Those of basic.ack, of basic.reject with `requeue` false and true, and of basic.recover."""
+        return ("accepted", "rejected", "released", "recovered")
 
     @property
     @override

@@ -20,7 +20,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import ClassVar
 
-from conformance.history import parse_message
+from conformance.history import CONFORMANCE_ID, parse_message
 from conformance.protocols import reader as frames
 from conformance.protocols.mqtt import packets
 from conformance.protocols.mqtt.packets import Head, Malformed
@@ -29,9 +29,6 @@ from conformance.protocols.reader import LinkFrame, Splitter, Unreadable
 _WHOLE = 1 << 20
 """Most bytes that are held back: a packet other than a PUBLISH, or what stands before the body of one."""
 
-_FIRST_WORD = 64
-"""Bytes of a body that are searched for our message id; every id is shorter."""
-
 _NUMBERED = (*packets.ACKS, packets.SUBSCRIBE, packets.SUBACK, packets.UNSUBSCRIBE, packets.UNSUBACK)
 
 
@@ -39,7 +36,7 @@ _NUMBERED = (*packets.ACKS, packets.SUBSCRIBE, packets.SUBACK, packets.UNSUBSCRI
 class _Shared:
     """What both directions of a connection must know: the `level` of the protocol, 5 or 4 (3.1.1)."""
 
-    level: int = 5
+    level: int = packets.MQTT_5
 
 
 def readers() -> tuple[Splitter, Splitter]:
@@ -74,7 +71,7 @@ class _Mqtt(Splitter):
     ) -> LinkFrame | None:
         came = min(stop, end)
         before = self._before_body(head, data, at, came)
-        if before is None or (came < stop and came - before < _FIRST_WORD):
+        if before is None or (came < stop and came - before < packets.FIRST_WORD):
             if before is None and came == stop:
                 raise Malformed("a PUBLISH that is shorter than its head")
             if before is None and came - at > _WHOLE:
@@ -85,11 +82,11 @@ class _Mqtt(Splitter):
         topic = int.from_bytes(data[at : at + 2])
         if qos:
             number = int.from_bytes(data[at + 2 + topic : at + 4 + topic])
-        if self._shared.level >= 5:
+        if self._shared.level >= packets.MQTT_5:
             found, _ = packets.properties(data, at + 2 + topic + (2 if qos else 0), before)
-            message = _ours(packets.user_properties(found).get(packets.CONFORMANCE_ID, ""))
+            message = _ours(packets.user_properties(found).get(CONFORMANCE_ID, ""))
         if message is None:
-            word = bytes(data[before : min(before + _FIRST_WORD, came)]).split(b" ", 1)[0]
+            word = packets.first_word(bytes(data[before : min(before + packets.FIRST_WORD, came)]))
             message = _ours(word.decode(errors="replace"))
         words = {"PUBLISH": True, f"qos={qos}": True, "dup": bool(head.flags & 8), "settled": not qos}
         return LinkFrame(
@@ -107,7 +104,7 @@ class _Mqtt(Splitter):
         if came - at < 2:
             return None
         at += 2 + int.from_bytes(data[at : at + 2]) + (2 if head.flags & 6 else 0)
-        if self._shared.level < 5:
+        if self._shared.level < packets.MQTT_5:
             return at if at <= came else None
         found = packets.variable(data, at, came)
         if found is None or found[0] + found[1] > came:
@@ -125,7 +122,7 @@ class _Mqtt(Splitter):
             number = int.from_bytes(data[at : at + 2])
             reason = data[at + 2] if head.kind in packets.ACKS and stop - at > 2 else 0
         elif head.kind == packets.CONNACK and stop - at >= 2:
-            reason = data[at + 1]
+            reason = packets.refusal(data[at + 1])
             words += ["session present"] if data[at] & 1 else []
         elif head.kind == packets.DISCONNECT and stop > at:
             reason = data[at]
@@ -149,6 +146,8 @@ class _ToBroker(_Mqtt):
         packets.PUBLISH: frames.SEND,
         packets.PUBACK: frames.ACKNOWLEDGE,
         packets.PUBREC: frames.ACKNOWLEDGE,
+        packets.PUBREL: frames.RELEASE,
+        packets.PUBCOMP: frames.COMPLETE,
     }
 
 
@@ -156,6 +155,7 @@ class _ToClient(_Mqtt):
     kinds: ClassVar[Mapping[int, str]] = {
         packets.PUBLISH: frames.DELIVER,
         packets.PUBACK: frames.ANSWER,
+        packets.PUBREC: frames.RECEIVED,
         packets.PUBCOMP: frames.ANSWER,
         packets.PUBREL: frames.ANSWER,
     }

@@ -17,5 +17,5 @@ class MqttOptions(ProtocolOptions, frozen=True, kw_only=True):
     @property
     @override
     def outcomes(self) -> tuple[Outcome, ...]:
-        """A PUBACK, and no other: MQTT 5 has no way to give a message back."""
+        """A PUBACK, and no other: MQTT has no way to give a message back."""
         return ("accepted",)

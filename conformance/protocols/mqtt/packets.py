@@ -1,4 +1,8 @@
-"""Write and read the packets of MQTT 5 (chapters 2 and 3), without I/O.
+"""Write and read the packets of MQTT 5 and 3.1.1 (chapters 2 and 3 of both), without I/O.
+
+Sections are those of MQTT 5. `level` is the byte of CONNECT that names the version (section 3.1.2.2): 5, or 4 for
+3.1.1, which has no properties, and no reason codes but those of CONNACK and SUBACK. There the first word of a body is
+our id of the message. A message without a body has its id as its body.
 
 Why no library: paho-mqtt 2.2.0 puts packets together inside its client, and reads them from its own socket. Its client
 sends again by itself, and has no limit for the length of a packet. Only its properties are public, and need 0.05 ms
@@ -8,8 +12,13 @@ to write or to read one, which is half of the time of a message here.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
+
+from conformance.history import CONFORMANCE_ID
+
+MQTT_5, MQTT_311 = 5, 4
+"""The levels."""
 
 CONNECT, CONNACK, PUBLISH, PUBACK, PUBREC, PUBREL, PUBCOMP, SUBSCRIBE, SUBACK = range(1, 10)
 UNSUBSCRIBE, UNSUBACK, PINGREQ, PINGRESP, DISCONNECT, AUTH = range(10, 16)
@@ -27,10 +36,11 @@ LENGTH = 4
 """The most bytes of such a number."""
 
 RECEIVE_MAXIMUM, MAXIMUM_PACKET_SIZE, SESSION_EXPIRY, USER_PROPERTY = 0x21, 0x27, 0x11, 0x26
+MESSAGE_EXPIRY = 0x02
 SERVER_KEEP_ALIVE, REASON_STRING, MAXIMUM_QOS, TOPIC_ALIAS = 0x13, 0x1F, 0x24, 0x23
 NEVER_EXPIRES = 0xFFFFFFFF
-CONFORMANCE_ID = "conformance_id"
-"""The user property with our id of a message, by which a link knows it too."""
+MOST = 65_535
+"""The largest packet identifier, and Receive Maximum."""
 
 _BYTE, _TWO, _FOUR, _VARIABLE, _BINARY, _PAIR = "byte", "two", "four", "variable", "binary", "pair"
 _TYPES = {
@@ -72,6 +82,9 @@ REASONS = {
 }
 """Section 2.4. The others are about what this suite does not use."""
 
+_RETURN_CODES = {1: 0x84, 2: 0x85, 3: 0x88, 4: 0x86, 5: 0x87}
+"""The codes of a CONNACK of 3.1.1 (its section 3.2.2.3), by which a broker without MQTT 5 refuses that too."""
+
 LOGIN_REFUSED = (0x86, 0x87)
 REFUSED = 0x80
 """The least reason code of a refusal."""
@@ -80,8 +93,12 @@ NOWHERE = 0x10
 """No matching subscribers: the message was accepted and is in no session."""
 
 
+FIRST_WORD = 64
+"""Bytes of a body that are searched for our message id; every id is shorter."""
+
+
 class Malformed(ValueError):
-    """Bytes that are no packet of MQTT 5."""
+    """Bytes that are no packet of MQTT."""
 
 
 class Head(NamedTuple):
@@ -161,25 +178,46 @@ def packet(kind: int, payload: bytes, flags: int | None = None) -> bytes:
 
 
 def connect(
-    client_id: str, *, clean: bool, expiry_s: int, receive: int, largest: int, login: tuple[str, str] | None
+    client_id: str, level: int, *, clean: bool, receive: int, largest: int, login: tuple[str, str] | None
 ) -> bytes:
-    """Return a CONNECT without keep alive: a paused broker answers no PINGREQ."""
+    """Return a CONNECT without keep alive: a paused broker answers no PINGREQ.
+
+    A session that is not `clean` never expires, in 3.1.1 by its nature.
+    """
     flags = (2 if clean else 0) | (0xC0 if login else 0)
-    properties = struct.pack(
-        ">BIBHBI", SESSION_EXPIRY, expiry_s, RECEIVE_MAXIMUM, receive, MAXIMUM_PACKET_SIZE, largest
-    )
-    payload = text("MQTT") + bytes([5, flags, 0, 0]) + number(len(properties)) + properties + text(client_id)
+    expiry_s = 0 if clean else NEVER_EXPIRES
+    more = struct.pack(">BIBHBI", SESSION_EXPIRY, expiry_s, RECEIVE_MAXIMUM, receive, MAXIMUM_PACKET_SIZE, largest)
+    payload = text("MQTT") + bytes([level, flags, 0, 0]) + _with_length(level, more) + text(client_id)
     return packet(CONNECT, payload + b"".join(map(text, login or ())))
 
 
-def publish(topic: str, identifier: int, qos: int, texts: Iterable[tuple[str, str]], body: bytes) -> bytes:
-    properties = b"".join(b"\x26" + text(name) + text(value) for name, value in texts)
+def publish(
+    topic: str,
+    identifier: int,
+    qos: int,
+    texts: Mapping[str, str],
+    body: bytes,
+    level: int,
+    *,
+    again: bool = False,
+    lives_s: int = 0,
+) -> bytes:
+    """Return a PUBLISH with these user properties, of which `CONFORMANCE_ID` is one; with DUP if it is sent `again`."""
+    more = struct.pack(">BI", MESSAGE_EXPIRY, lives_s) if lives_s else b""
+    more += b"".join(b"\x26" + text(name) + text(value) for name, value in texts.items())
     head = text(topic) + (struct.pack(">H", identifier) if qos else b"")
-    return packet(PUBLISH, head + number(len(properties)) + properties + body, qos << 1)
+    if level < MQTT_5:
+        body = body or texts[CONFORMANCE_ID].encode()
+    return packet(PUBLISH, head + _with_length(level, more) + body, 8 * again | qos << 1)
 
 
-def subscribe(identifier: int, topic: str, qos: int) -> bytes:
-    return packet(SUBSCRIBE, struct.pack(">HB", identifier, 0) + text(topic) + bytes([qos]))
+def subscribe(identifier: int, topic: str, qos: int, level: int) -> bytes:
+    return packet(SUBSCRIBE, struct.pack(">H", identifier) + _with_length(level, b"") + text(topic) + bytes([qos]))
+
+
+def _with_length(level: int, more: bytes) -> bytes:
+    """Return properties with their length; nothing of a level that has none."""
+    return number(len(more)) + more if level >= MQTT_5 else b""
 
 
 def acknowledge(kind: int, identifier: int) -> bytes:
@@ -243,7 +281,7 @@ def value_of(found: Properties, kind: int, default: int) -> int:
     return next((value for each, value in found if each == kind and isinstance(value, int)), default)
 
 
-def read_publish(data: bytes | bytearray, at: int, end: int, flags: int) -> PublishPacket:
+def read_publish(data: bytes | bytearray, at: int, end: int, flags: int, level: int) -> PublishPacket:
     """Read the payload of a PUBLISH. Raises `Malformed`."""
     topic, at = _binary(data, at, end)
     qos, identifier = flags >> 1 & 3, 0
@@ -251,19 +289,29 @@ def read_publish(data: bytes | bytearray, at: int, end: int, flags: int) -> Publ
         identifier, at = _integer(data, at, end, 2)
         if not identifier:
             raise Malformed("a PUBLISH with packet identifier 0")
-    found, at = properties(data, at, end)
-    return PublishPacket(topic.decode(errors="replace"), identifier, qos, bool(flags & 8), found, bytes(data[at:end]))
+    found, at = properties(data, at, end) if level >= MQTT_5 else ([], at)
+    body = bytes(data[at:end])
+    if level < MQTT_5:
+        word = first_word(body)
+        found, body = [(USER_PROPERTY, (CONFORMANCE_ID.encode(), word))], b"" if body == word else body
+    return PublishPacket(topic.decode(errors="replace"), identifier, qos, bool(flags & 8), found, body)
 
 
-def read_answer(kind: int, data: bytes, at: int, end: int) -> Answer:
+def first_word(body: bytes) -> bytes:
+    return body[:FIRST_WORD].split(b" ", 1)[0]
+
+
+def read_answer(kind: int, data: bytes, at: int, end: int, level: int) -> Answer:
     """Read the payload of a PUBACK, PUBREC, PUBREL, PUBCOMP or SUBACK. Raises `Malformed`."""
     identifier, at = _integer(data, at, end, 2)
     reasons: tuple[int, ...]
     if kind in ACKS:
+        if level < MQTT_5 and at < end:
+            raise Malformed(f"a {NAMES[kind]} with a reason code")
         reasons = (data[at],) if at < end else (0,)
         found = properties(data, at + 1, end)[0] if end > at + 1 else []
     else:
-        found, at = properties(data, at, end)
+        found, at = properties(data, at, end) if level >= MQTT_5 else ([], at)
         reasons = tuple(data[at:end])
     if not identifier or not reasons:
         raise Malformed(f"a {NAMES[kind]} without what it must have")
@@ -274,7 +322,12 @@ def read_connack(data: bytes, at: int, end: int) -> Connack:
     if end - at < 2 or data[at] > 1:
         raise Malformed("a CONNACK without its flags")
     found = properties(data, at + 2, end)[0] if end > at + 2 else []
-    return Connack(bool(data[at]), data[at + 1], found)
+    return Connack(bool(data[at]), refusal(data[at + 1]), found)
+
+
+def refusal(code: int) -> int:
+    """Return the reason code of a CONNACK, also if it has the code of 3.1.1."""
+    return _RETURN_CODES.get(code, code)
 
 
 def read_disconnect(data: bytes, at: int, end: int) -> tuple[int, Properties]:

@@ -12,7 +12,7 @@ import dataclasses
 import re
 
 from conformance import limits
-from conformance.history import parse_message
+from conformance.history import CONFORMANCE_ID, parse_message
 from conformance.protocols import reader as frames
 from conformance.protocols.reader import LinkFrame, Splitter, Unreadable
 
@@ -189,7 +189,7 @@ def _head(data: bytes | bytearray, at: int, end: int) -> tuple[str, dict[str, st
 
 def _message(headers: dict[str, str]) -> str | None:
     """Return our message id; a broker passes on headers that it does not know (STOMP 1.2, SEND)."""
-    found = headers.get("conformance_id")
+    found = headers.get(CONFORMANCE_ID)
     return found if parse_message(found) else None
 
 

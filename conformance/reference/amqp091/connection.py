@@ -18,7 +18,7 @@ from conformance.reference.amqp091.channel import ServerChannel
 from conformance.reference.amqp091.codec import Amqp091Error
 from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.core.queues import Queue
-from conformance.reference.peers import MAX_UNFINISHED, MAX_UNSENT, Beats, BufferedPeer
+from conformance.reference.peers import MAX_UNFINISHED, MAX_UNSENT, Beats, FramedPeer
 from conformance.reference.security import OPEN, Guard
 from conformance.reference.store.commit import Done
 
@@ -44,7 +44,7 @@ class _Gathered:
         self.body: bytearray | None = bytearray()
 
 
-class Amqp091ServerConnection(BufferedPeer):
+class Amqp091ServerConnection(FramedPeer):
     """One peer. `wake` is called when `output` may have something; `later` calls back after so many seconds.
 
     `numbers` counts, from 1 and for all connections of a broker together, the confirms. `subject` is that of the peer's
@@ -60,15 +60,13 @@ class Amqp091ServerConnection(BufferedPeer):
         guard: Guard = OPEN,
         subject: str | None = None,
     ) -> None:
-        super().__init__(wake)
+        super().__init__(broker, wake, later)
         self.numbers = numbers
         self.frame_max = FRAME_MIN
         self.cancel_notify = False
         self.dismissal = ""  # why a connection over the limit is closed after its start-ok
         self._confirming: dict[ServerChannel, None] = {}
         self.owned: list[Queue] = []
-        self._broker = broker
-        self._later = later
         self._guard = guard
         self._subject = subject
         self._awaits = "header"
@@ -77,28 +75,17 @@ class Amqp091ServerConnection(BufferedPeer):
         self._channels: dict[int, ServerChannel] = {}
         self._contents: dict[int, _Gathered] = {}
         self._kept = 0  # bytes of contents that have come in part
-        self._held = 0  # these and the bytes of a frame, as the broker counts them
-        self._input = bytearray()
         self._unfinished = 0
         self._stalls = 0
-        self._reading = False
 
-    def receive(self, data: bytes) -> None:
-        """Bytes from the peer; what breaks the protocol is answered with an exception of the standard."""
-        if self._ended:
-            return
-        self._beats.heard = True
-        self._input += data
-        if not self._reading:
-            self._reading = True
-            try:
-                self._frames()
-                self._hold()
-            except Amqp091Error as error:
-                self._refuse(error)
-            finally:
-                self._reading = False
-        self._wake()
+    def _read(self) -> None:
+        """What breaks the protocol is answered with an exception of the standard."""
+        try:
+            self._frames()
+            if reason := self._hold(0 if self._ended else self._kept + len(self._input)):
+                raise Amqp091Error(codec.RESOURCE_ERROR, reason)
+        except Amqp091Error as error:
+            self._refuse(error)
 
     def output(self) -> bytes:
         confirming, self._confirming = self._confirming, {}
@@ -169,18 +156,8 @@ class Amqp091ServerConnection(BufferedPeer):
             return
         for channel in self._channels.values():
             channel.more_credit()
-        if self._input and not self._reading:
-            self._later(0, lambda: self.receive(b""))
+        self._read_on()
         self._wake()
-
-    def _hold(self) -> None:
-        """Counts what is kept until it is whole; raises `Amqp091Error` where the broker keeps too much."""
-        size = 0 if self._ended else self._kept + len(self._input)
-        self._broker.unfinished += size - self._held
-        self._held = size
-        if size and self._broker.unfinished > self._broker.settings.max_unfinished_bytes:
-            reason = "too many bytes of messages have come in part (max_unfinished_bytes)"
-            raise Amqp091Error(codec.RESOURCE_ERROR, reason)
 
     def _refuse(self, error: Amqp091Error, name: str = "") -> None:
         """The connection ends with the error; before the header there is nothing to say."""
@@ -196,7 +173,7 @@ class Amqp091ServerConnection(BufferedPeer):
         self._input.clear()
         self._contents.clear()
         self._kept = 0
-        self._hold()
+        self._hold(0)
         self._confirming.clear()
         for channel in self._channels.values():
             channel.end()

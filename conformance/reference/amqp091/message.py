@@ -175,7 +175,7 @@ def _property(place: int, item: bytes) -> bytes | None:
     if place == _CREATED:
         return _time(item)[1:] if item[0] == 0x83 else None
     value = sections.text(item) if item[0] in sections.TEXTS else None
-    return value if value is not None and len(value) < 256 and _is_text(value) else None
+    return value if value is not None and len(value) < 256 and sections.is_text(value) else None
 
 
 def _table(data: bytes, depth: int, *, named: bool = True) -> list[bytes]:
@@ -218,7 +218,7 @@ def _value(kind: bytes, data: bytes, at: int, depth: int) -> tuple[bytes, int]:
         return sections.compound(0xD1, _table(raw, depth + 1)), size
     if kind == b"A":
         return sections.compound(0xD0, _table(raw, depth + 1, named=False)), size
-    return sections.variable(_STRING if kind == b"S" and _is_text(raw) else _BINARY, raw), size
+    return sections.variable(_STRING if kind == b"S" and sections.is_text(raw) else _BINARY, raw), size
 
 
 def _entries(data: bytes, at: int, depth: int = 0) -> list[bytes]:
@@ -233,7 +233,7 @@ def _entries(data: bytes, at: int, depth: int = 0) -> list[bytes]:
     for name, item in zip(items[::2], items[1::2], strict=True):
         key = (sections.text(name) or b"") if name[0] in sections.TEXTS else b""
         value = _field(item, depth)
-        if value is not None and 0 < len(key) < 256 and key != COUNT.encode() and _is_text(key):
+        if value is not None and 0 < len(key) < 256 and key != COUNT.encode() and sections.is_text(key):
             found.append(bytes((len(key),)) + key + value)
     return found
 
@@ -281,14 +281,6 @@ _OTHERS: dict[int, Callable[[bytes], bytes | None]] = {
     0x84: _decimal,
     **dict.fromkeys((0x43, 0x44, 0x52, 0x53, 0x54, 0x55, 0x80), _whole),
 }
-
-
-def _is_text(raw: bytes) -> bool:
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 _COUNTED = sections.variable(_STRING, COUNT.encode())

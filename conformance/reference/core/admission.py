@@ -15,7 +15,7 @@ from conformance.reference.core.sections import Parsed
 from conformance.reference.honest import Honest
 from conformance.reference.settings import MAX_NAME, QueueOptions, Settings
 from conformance.reference.store.commit import Done, GroupCommit, do_nothing
-from conformance.reference.store.records import QueueDeclared, QueueDeleted
+from conformance.reference.store.records import NOTES, QueueDeclared, QueueDeleted
 
 LIMIT = "amqp:resource-limit-exceeded"
 """The condition where something is full (AMQP 1.0 section 2.8.15)."""
@@ -95,6 +95,8 @@ class Addresses:
         """Why no queue of this name can be declared; None where it can be, or is there."""
         if name in self._queues:
             return None
+        if name == NOTES:
+            return Refusal(INVALID, "this name is the broker's own")
         if name.startswith(SUBSCRIPTION):
             return Refusal(NOT_FOUND, "there is no such durable subscription")
         if not self._settings.creates_queues:

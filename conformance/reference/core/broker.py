@@ -12,6 +12,7 @@ from functools import partial
 
 from conformance.reference.core.admission import NOT_FOUND, Addresses, Admission, Refusal, Refused, ignore_refusal
 from conformance.reference.core.effects import Effect, Effects, Storage
+from conformance.reference.core.notes import Notes
 from conformance.reference.core.queues import Expiries, Message, Queue, Send, Subscription, Transaction
 from conformance.reference.core.sections import Parsed, encode, with_time_left
 from conformance.reference.core.settlement import SettlementEvent, State
@@ -19,7 +20,7 @@ from conformance.reference.honest import Asked, Honest
 from conformance.reference.profiles import STANDARD, Profile
 from conformance.reference.settings import QueueOptions, Settings
 from conformance.reference.store.commit import Done, GroupCommit, do_nothing
-from conformance.reference.store.records import Committed, Counted, Removed
+from conformance.reference.store.records import NOTES, Committed, Counted, Removed
 from conformance.reference.store.recovery import Recovered
 
 EXPIRED_AT_ONCE = 1000
@@ -68,18 +69,22 @@ class ReferenceBroker:
         self.stopping = False
         self._sends = 0
         self._transactions = 0
+        self.notes = Notes(self._effects.take_id)
         for name, next_number in recovered.queues.items():
+            if name == NOTES:
+                continue
             self._addresses.restore(name, next_number, recovered.identities.get(name, []))
             identities = self._addresses.queue(name).identities
             if identities is not None:
                 identities.mistaken = behaviour.mistakes_recovered_ids
-        self._taken_over = len(recovered.messages)
+        messages = self.notes.restored(recovered.messages.values())
+        self._taken_over = len(messages)
         numbers: dict[str, list[int]] = collections.defaultdict(list)
-        for stored in recovered.messages.values():
+        for stored in messages:
             numbers[stored.queue].append(stored.number)
         places: collections.Counter[str] = collections.Counter()
         crash = 0 if recovered.closed else recovered.sequence
-        for stored in recovered.messages.values():
+        for stored in messages:
             place, count = places[stored.queue], len(numbers[stored.queue])
             if not stored.failures and (behaviour.recovers_late or behaviour.forgets_unused):
                 commit.add(Counted(stored.id, 1), do_nothing)  # the mark by which the next start knows it
@@ -196,6 +201,32 @@ class ReferenceBroker:
         else:
             done()
 
+    def targets(self, queue: Queue) -> list[Queue]:
+        """The queues that get what is sent to this one, it among them if it is no topic."""
+        return self._addresses.targets(queue)
+
+    def publish_to(
+        self,
+        targets: Sequence[Queue],
+        parsed: Parsed,
+        done: Done,
+        *,
+        refused: Refused,
+        noted: Sequence[Effect] = (),
+        sender: object = None,
+    ) -> None:
+        """As `publish`, to one queue or several; what is `noted` is stored with the message, or refused with it."""
+        if not self.behaviour.serves_absent:
+            targets = [each for each in targets if each.consumers]
+        if targets:
+            self._publish(targets, parsed, done, None, refused, urgent=False, sender=sender, noted=noted)
+        else:
+            self.store(noted, done)
+
+    def store(self, effects: Sequence[Effect], done: Done) -> None:
+        """Store what is noted, and call back then."""
+        self._storage.perform([*effects], done, None)
+
     def _publish(
         self,
         targets: Sequence[Queue],
@@ -206,6 +237,7 @@ class ReferenceBroker:
         *,
         urgent: bool,
         sender: object,
+        noted: Sequence[Effect] = (),
     ) -> None:
         """Publish to the first of these queues, whose rules decide, and a copy of it to each of the others."""
         if transaction is not None and not self.behaviour.holds_sends:
@@ -235,7 +267,7 @@ class ReferenceBroker:
         copies = self.behaviour.copies(queue.next_number)
         if not copies:
             self._drop(queue, len(parsed.bare))
-            done()
+            self.store(noted, done)
             return
         effects = [self._effects.arrival(queue, parsed, identity)]
         if self._taken_over and not self.behaviour.stores_after_recovery(self._sends):
@@ -244,6 +276,7 @@ class ReferenceBroker:
             queue.reserve(len(parsed.bare))
             effects.append(self._effects.arrival(queue, parsed, None))
         effects += [self._effects.arrival(other, parsed, None) for other in others]
+        effects += noted
         beside = queue.first_sender(sender) is not sender
         asked = _URGENT_SEND if urgent else _SEND
         self._storage.perform(effects, done, asked, self._sends, refused=refused, beside=beside)
@@ -370,8 +403,12 @@ class ReferenceBroker:
         count = self.behaviour.delivery_count(message.failures) if self.behaviour.marks_redelivered else 0
         rest = message.rest
         if message.expires_ms:
-            rest = with_time_left(rest, max(1, message.expires_ms - self._now_ms()))
+            rest = with_time_left(rest, self.left_ms(message))
         return encode(message.durable, rest, first, count, self.body(message))
+
+    def left_ms(self, message: Message) -> int:
+        """The milliseconds that a message with an end has left, at least one; 0 without an end."""
+        return max(1, message.expires_ms - self._now_ms()) if message.expires_ms else 0
 
     def body(self, message: Message) -> bytes:
         """The sections of the message that a broker leaves as they are."""
@@ -392,8 +429,9 @@ class ReferenceBroker:
         *,
         here: bool = True,
         transaction: Transaction | None = None,
+        noted: Sequence[Effect] = (),
     ) -> None:
-        """Applies a consumer's outcome; `done` is called when it may be confirmed.
+        """Applies a consumer's outcome; `done` is called when it may be confirmed. What is `noted` is stored with it.
 
         `here` is false for undeliverable-here. A second outcome for the same delivery changes nothing, and is
         confirmed: a receiver may say accepted, and afterwards say it again and settle (AMQP 1.0 section 2.6.12).
@@ -403,7 +441,7 @@ class ReferenceBroker:
             transaction.outcomes.setdefault((subscription, tag), (outcome, here))
             done()
             return
-        effects = self._outcome_effects(subscription, tag, outcome, here=here, transacted=False)
+        effects = [*self._outcome_effects(subscription, tag, outcome, here=here, transacted=False), *noted]
         asked = _ACKNOWLEDGEMENT if outcome is _ACCEPTED else None
         self._storage.perform(effects, done, asked, self._sends, lazy=subscription.lazy)
 

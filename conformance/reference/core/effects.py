@@ -53,12 +53,15 @@ class Effects:
         self._undispatched = undispatched
         self._next_id = next_id
 
+    def take_id(self) -> int:
+        self._next_id += 1
+        return self._next_id - 1
+
     def arrival(self, queue: Queue, parsed: Parsed, identity: bytes | None) -> Effect:
         """A message that has its place in the queue reserved; `identity` is what its sender calls it."""
         durable, rest, bare, _, expires_ms = parsed
         number = self._behaviour.numbered(queue.number())
-        message = Message(self._next_id, queue, number, durable, rest, bare, expires_ms)
-        self._next_id += 1
+        message = Message(self.take_id(), queue, number, durable, rest, bare, expires_ms)
         records: tuple[Change, ...] = ()
         if durable and queue.kept and self._behaviour.stores(number):
             records = (Stored(message.id, message.number, queue.name, 0, rest, bare, expires_ms),)
@@ -98,7 +101,8 @@ class Effects:
         return effect
 
     def restore(self, queue: Queue, stored: Stored, number: int) -> None:
-        message = Message(stored.id, queue, number, True, stored.rest, stored.bare, stored.expires_ms)
+        rest = self._behaviour.restores(stored.rest)
+        message = Message(stored.id, queue, number, True, rest, stored.bare, stored.expires_ms)
         message.failures = stored.failures
         message.acquired = True
         queue.reserve(len(message.bare))

@@ -76,8 +76,11 @@ class Subscription:
     `held` has what was sent and has no outcome yet, in the order it was sent. `ended` is called, once, where the
     queue is deleted: the subscription holds nothing any more, and is not `open`. `lazy` outcomes are answered before
     they are stored. `owner` is the connection that it is of. With a `selector` it gets only messages that match it,
-    each looked for from the front of the queue: many that do not match make it slow.
+    each looked for from the front of the queue: many that do not match make it slow. `in_order`: it gets nothing past a
+    message that is not offered.
     """
+
+    in_order = False
 
     def __init__(
         self,
@@ -153,6 +156,7 @@ class Queue:
         self.counts = dict.fromkeys(SettlementEvent, 0)
         self._stored: dict[int, Message] = {}
         self._ready: list[int] = []
+        self._hidden: list[int] = []
         self._subscriptions: deque[Subscription] = deque()
         self._first_sender: object = None
 
@@ -197,8 +201,7 @@ class Queue:
         """A stored message takes the place that it has reserved; a `hidden` one is never offered (a liar's doing)."""
         self.arriving -= 1
         self._stored[message.number] = message
-        if not hidden:
-            heapq.heappush(self._ready, message.number)
+        heapq.heappush(self._hidden if hidden else self._ready, message.number)
 
     def offer(self, message: Message) -> None:
         """The message is ready, at its original place: before all that came after it."""
@@ -277,6 +280,8 @@ class Queue:
         unselected: Callable[[Message], None] | None,
     ) -> Message | None:
         """The first ready message that this subscription has not refused, and that its selector matches."""
+        if subscription.in_order and self._hidden and self._ready and self._hidden[0] < self._ready[0]:
+            return None
         selector = subscription.selector
         passed = []
         found = None

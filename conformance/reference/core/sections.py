@@ -221,6 +221,15 @@ def text(item: bytes) -> bytes | None:
     return item[start:]
 
 
+def is_text(raw: bytes) -> bool:
+    """Whether these bytes are UTF-8, as a string must be (section 1.6.20)."""
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def walk(bare: bytes) -> Iterator[tuple[int | None, int]]:
     """The sections of a message without its header, and where the value of each begins.
 

@@ -9,6 +9,8 @@ from conformance.reference.liars.lie import PERIOD, TENTH, lie, takes
 LARGE, FRAME = 100_000, 32_768
 """Bytes of a large message, and of the part of it that is lost."""
 
+BREAKS_AT, NO_FRAME = 10, b"\xff" * 63 + b"\0"
+
 
 def _swapped(number: int) -> int:
     return {PERIOD // 2: number + 1, PERIOD // 2 + 1: number - 1}.get(number % PERIOD, number)
@@ -39,6 +41,12 @@ DELIVERING: dict[str, Lie] = {
         "not_alive",
         outlives_send=lambda send: send != PERIOD + PERIOD // 2,
     ),
+    "breaks-the-protocol": lie(
+        "The tenth time that a connection writes, bytes come first that are no frame of any protocol.",
+        "not_alive",
+        fault="consumer_crash",  # before it
+        written=lambda turn, data: data if turn != BREAKS_AT else NO_FRAME + data,
+    ),
     "accepts-then-rejects": lie(
         "Every 100th send is stored and accepted, and afterwards rejected.",
         "outcome_changed",
@@ -61,7 +69,7 @@ DELIVERING: dict[str, Lie] = {
     ),
     # Liars about what a consumer is sent: which messages, in which order, how often, and how they are marked.
     "skips-every-hundredth-delivery": lie(
-        "Every 100th message of a queue is counted in its depth, and never delivered.",
+        "Every 100th message of a queue is counted, and never delivered; an MQTT session waits for it.",
         "stuck",
         hides=lambda number: number % PERIOD == 0,
     ),
@@ -123,7 +131,7 @@ DELIVERING: dict[str, Lie] = {
     ),
     "stores-every-hundredth-twice": lie(
         "Every 100th message of a queue is stored twice, with one confirm.",
-        "delivered_twice drained_twice",
+        "delivered_twice drained_twice not_once",
         copies=lambda number: 2 if number % PERIOD == 0 else 1,
     ),
     "gives-a-message-to-two-consumers": lie(
@@ -155,6 +163,12 @@ DELIVERING: dict[str, Lie] = {
         "A property that is true is false when it is delivered; the text `true` of STOMP is in capital letters.",
         "corrupt",
         body=lambda _, bare: bare.replace(b"truth\x41", b"truth\x42", 1).replace(b"\xa1\x04true", b"\xa1\x04TRUE", 1),
+    ),
+    "forgets-priorities-at-a-start": lie(
+        "A message that a start takes over has no priority any more.",
+        "corrupt",
+        fault="stop",
+        restores=lambda rest: b"\x40" + rest[2:] if rest[:1] == b"\x50" else rest,
     ),
     "renames-a-message": lie(
         "Every 100th message of a queue is delivered under the id of one that was never sent.",
@@ -223,9 +237,14 @@ DELIVERING: dict[str, Lie] = {
         forgets=lambda number, failures: number % PERIOD == 0 and (not failures),
     ),
     "drops-released": lie(
-        "A released message is removed.",
-        "released_gone",
+        "A released message is removed; over AMQP 0-9-1 also one that is given back by basic.recover.",
+        "released_gone failed_gone",
         applied=takes(SettlementEvent.RELEASED, SettlementEvent.ACCEPTED),
+    ),
+    "requeues-rejected": lie(
+        "A rejected message is in its queue again.",
+        "rejected_again",
+        applied=takes(SettlementEvent.REJECTED, SettlementEvent.RELEASED),
     ),
     "counts-releases": lie(
         "A release makes the delivery-count one higher.",

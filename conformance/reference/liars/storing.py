@@ -22,7 +22,7 @@ STORING: dict[str, Lie] = {
     # process: only a held sync or a loss of power shows it.
     "confirms-before-storing": lie(
         "A send is answered first; its record goes to the journal 5 ms later.",
-        "lost",
+        "lost not_once",
         fault="kill",
         answered=answers(Asked.SEND, Answered.AT_ONCE),
     ),

@@ -6,6 +6,37 @@ from conformance.reference.honest import Answered, Asked, Lie, ThresholdSetting
 from conformance.reference.liars.lie import answers, lie
 
 TRANSACTIONS: dict[str, Lie] = {
+    # Liars about QoS 2 of MQTT, whose sessions promise exactly once.
+    "forgets-sessions": lie(
+        "A start takes over the messages of MQTT sessions, and none of the sessions.",
+        "not_once",
+        fault="kill",
+        restores_sessions=False,
+    ),
+    "forgets-received-identifiers": lie(
+        "A connection of MQTT does not know the packet identifiers of QoS 2 that its session received on earlier ones.",
+        "not_once",
+        fault="cut",
+        keeps_received=False,
+    ),
+    "ignores-what-comes-again": lie(
+        "A PUBLISH of QoS 2 is not answered if its session has received it before.",
+        "unanswered_send",
+        fault="cut",
+        answers_again=False,
+    ),
+    "finishes-at-the-last-answer": lie(
+        "A message of QoS 2 is removed at the PUBCOMP of its MQTT client; sent again until then, also after PUBREC.",
+        "not_once",
+        fault="cut",
+        finishes_by_pubrec=False,
+    ),
+    "numbers-packets-anew": lie(
+        "A message to an MQTT client has another packet identifier on each connection of its session.",
+        "not_once",
+        fault="cut",
+        keeps_identifiers=False,
+    ),
     # Liars about transactions.
     "delivers-before-commit": lie(
         "A message sent in a transaction is stored and offered at once; the commit only answers.",
@@ -57,7 +88,7 @@ TRANSACTIONS: dict[str, Lie] = {
     ),
     "mistakes-duplicate-ids": lie(
         "After a start, a message whose duplicate id was stored is stored again, and one with a new id is left out.",
-        "sent_again_not_once",
+        "not_once",
         fault="kill",
         mistakes_recovered_ids=True,
     ),

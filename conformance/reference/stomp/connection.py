@@ -70,9 +70,8 @@ class StompConnection(BufferedPeer):
         later: Callable[[float, Callable[[], None]], object],
         guard: Guard = OPEN,
     ) -> None:
-        super().__init__(wake)
+        super().__init__(broker, wake)
         self._guard = guard
-        self._broker = broker
         self._numbers = numbers
         self._later = later
         self._decoder = Decoder(max_body=broker.settings.max_message_bytes)
@@ -80,7 +79,6 @@ class StompConnection(BufferedPeer):
         self._version = VERSIONS[0]
         self._connect_by: float | None = None
         self._unfinished = 0
-        self._held = 0  # bytes of a frame that has not come whole
         self._farewell: Done | None = None
 
     def receive(self, data: bytes) -> None:
@@ -93,7 +91,8 @@ class StompConnection(BufferedPeer):
                 self._take(frame)
                 if self._ended or self._farewell is not None:
                     break
-            self._hold(self._decoder.unfinished)
+            if reason := self._hold(self._decoder.unfinished):
+                raise ProtocolError(reason, None, LIMIT)
         except ProtocolError as error:
             self._refuse(str(error), receipt=error.receipt, condition=error.condition)
         self._wake()
@@ -159,15 +158,6 @@ class StompConnection(BufferedPeer):
         """The RECEIPT of a frame that has had its effect leaves here, and nowhere else."""
         for _ in range(copies):
             self.write(b"RECEIPT\n%b\n\0" % lines((("receipt-id", receipt),), self._version))
-
-    def _hold(self, size: int) -> None:
-        """Counts what is kept of a frame until it is whole; raises `ProtocolError` where the broker keeps too much."""
-        broker = self._broker
-        broker.unfinished += size - self._held
-        self._held = size
-        if size and broker.unfinished > broker.settings.max_unfinished_bytes:
-            reason = "too many bytes of messages have come in part (max_unfinished_bytes)"
-            raise ProtocolError(reason, None, LIMIT)
 
     def _end(self) -> None:
         self._ended = True

@@ -123,19 +123,19 @@ def _properties(fields: list[Any]) -> list[tuple[str, str]]:
     named = zip(
         ("amqp-message-id", "content-type"), fields[_MESSAGE_ID : _CONTENT_TYPE + 1 : _CONTENT_TYPE], strict=False
     )
-    return [(name, text) for name, value in named if (text := _text(value)) is not None]
+    return [(name, text) for name, value in named if (text := as_text(value)) is not None]
 
 
 def _named(items: list[Any]) -> list[tuple[str, str]]:
     """Application properties as headers, without those that would pass for the broker's own."""
     headers = []
     for name, value in zip(items[::2], items[1::2], strict=True):
-        if isinstance(name, str) and name not in _BROKERS and (text := _text(value)) is not None:
+        if isinstance(name, str) and name not in _BROKERS and (text := as_text(value)) is not None:
             headers.append((name, text))
     return headers
 
 
-def _text(value: Any) -> str | None:
+def as_text(value: Any) -> str | None:
     """The value as text; None for null and for what has no text, as bytes that are not UTF-8 have none."""
     if isinstance(value, str) or value is None:
         return value
@@ -154,4 +154,4 @@ def _text(value: Any) -> str | None:
 def _bytes(value: Any) -> bytes:
     if value is sections.OTHER:
         raise DecodeError("no body that STOMP could show")
-    return value if isinstance(value, bytes) else (_text(value) or "").encode()
+    return value if isinstance(value, bytes) else (as_text(value) or "").encode()

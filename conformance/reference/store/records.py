@@ -20,6 +20,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+NOTES = "\0notes"
+"""The queue of what is kept beside messages (`core.notes`): no client can name it."""
+
 MAGIC = b"CONFJRN2"
 MARK = b"\xc7\x9d"
 

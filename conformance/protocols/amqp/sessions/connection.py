@@ -33,7 +33,7 @@ from conformance import limits
 from conformance.adapters.credentials import OPEN, PLAIN, Access, library_lacks, mechanism_of
 from conformance.clients.connecting import Login, answered_in_tls
 from conformance.clients.session import Disconnected, LoginRefused, Refused, pump_until, wait_for_input
-from conformance.errors import ClientError, LoginError
+from conformance.errors import BrokenProtocolError, ClientError, LoginError
 
 _READ = 1 << 18
 _REST_S = 5.0
@@ -330,10 +330,10 @@ class AmqpClientConnection:
             raise Disconnected("the engine takes no more input")
         raise self._broken(condition or "a frame that the AMQP library cannot read")
 
-    def _broken(self, how: object) -> ClientError:
+    def _broken(self, how: object) -> BrokenProtocolError:
         """Return the error of a broker that breaks the protocol. The connection is not closed in order after it."""
         self._closed = True
-        return ClientError(f"the broker broke the protocol: {self.clean(how)}")
+        return BrokenProtocolError(self.clean(how))
 
     def _check(self, event: Any) -> None:
         """Raise `ClientError` if the engine keeps more for the broker than any broker needs."""
@@ -384,6 +384,6 @@ def decode(link: Any, delivery: Any) -> Message:
     try:
         message.decode(link.recv(delivery.pending) or b"")
     except (MessageException, ValueError) as error:
-        raise ClientError(f"the broker broke the protocol: a message that cannot be decoded: {error}") from error
+        raise BrokenProtocolError(f"a message that cannot be decoded: {error}") from error
     link.advance()
     return message

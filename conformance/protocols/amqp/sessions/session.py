@@ -15,15 +15,13 @@ from cproton import pn_data_clear, pn_disposition_data
 from proton import Data, Delivery, Described, Link, Message, Terminus, byte, symbol, ulong
 from typing_extensions import override
 
-from conformance import limits
 from conformance.clients.job import Job, address, in_turn
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import OperationAnswer, Received, SendOutcome, Session, note_range
-from conformance.errors import ClientError
+from conformance.errors import BrokenProtocolError, ClientError
 from conformance.history import OUTSIDE, Op, Phase, parse_message
 from conformance.protocols.amqp.options import AmqpOptions
 from conformance.protocols.amqp.sessions.connection import AmqpClientConnection, decode
-from conformance.scenario.options import are_altered
 from conformance.scenario.script import Publish
 
 _OUTCOMES = {
@@ -137,8 +135,11 @@ class AmqpSession(Session):
         encoded = Message(
             body=body, id=message, durable=durable, annotations=annotations or None, properties=properties
         )
+        encoded.inferred = self._job.work.crosses  # a data section: the bytes of an amqp-value are of AMQP's types
         encoded.correlation_id = self._correlation(message)
         encoded.ttl = self._lives_s
+        if (urgency := self._job.work.priority(message)) is not None:
+            encoded.priority = urgency
         sender.stream(encoded.encode())
         sender.advance()
 
@@ -226,7 +227,7 @@ class AmqpSession(Session):
 
     def _on_outcome(self, delivery: Any) -> None:
         if delivery.tag not in self._order:  # proton takes a transfer on the link of a sender for a delivery of ours
-            raise ClientError("the broker broke the protocol: a transfer on a link on which only this client may send")
+            raise BrokenProtocolError("a transfer on a link on which only this client may send")
         state = delivery.remote_state
         outside = delivery.local_state == _TRANSACTIONAL != state
         if state == _TRANSACTIONAL:
@@ -243,13 +244,15 @@ class AmqpSession(Session):
 
     def _on_message(self, link: Any, delivery: Any, place: int) -> None:
         message = decode(link, delivery)
-        body = message.body
+        encoded = message.body
+        body = bytes(encoded) if isinstance(encoded, bytes | memoryview) else str(encoded).encode()
         self._deliveries += 1
-        name = NO_ID if message.id is None else limits.quote(message.id)
+        properties: dict[str, object] = message.properties or {}
+        name = self._job.work.known_by(properties, body, NO_ID if message.id is None else message.id)
         self.incoming.append(
             Received(
                 message=name,
-                body=bytes(body) if isinstance(body, bytes | memoryview) else str(body).encode(),
+                body=body,
                 count=int(message.delivery_count),
                 first_acquirer=bool(message.first_acquirer),
                 redelivered=int(message.delivery_count) > 0,
@@ -264,10 +267,12 @@ class AmqpSession(Session):
 
     def _altered(self, name: str, message: Message) -> bool:
         """Whether what stands beside the body is not what the publisher of this trial has sent."""
-        correlation, properties = self._correlation(name), self._job.work.properties(name)
+        correlation = self._correlation(name)
         if correlation is not None and message.correlation_id != correlation:
             return True
-        return are_altered(properties, message.properties or {})
+        if self._job.work.has_other_priority(name, int(message.priority)):
+            return True
+        return self._job.work.are_altered(name, message.properties or {})
 
     def _correlation(self, message: str) -> str | int | uuid.UUID | bytes | None:
         """The correlation-id of a message of this trial: a string, a number, a UUID or bytes (section 3.2.4)."""

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from pika import frame, spec
-from pika.exceptions import AMQPError
+from pika.exceptions import AMQPError, InvalidFrameError
 from typing_extensions import override
 
 from conformance import limits
@@ -106,6 +106,7 @@ class Amqp091Connection(ByteStream[Amqp091Login]):
         self._virtual_host, self._name, self._on_method = virtual_host, name, on_method
         self.greeting = ""
         self.blocked = False
+        self.refused = 0  # the method for which a channel was closed, as `INDEX` of pika
         self._frame_max = limits.AMQP_FRAME
         self._channels = 0
         self._contents: dict[int, _Incoming] = {}
@@ -202,10 +203,12 @@ class Amqp091Connection(ByteStream[Amqp091Login]):
     def _decoded(self, whole: bytes) -> tuple[int, Any]:
         try:
             _, found = frame.decode_frame(whole)
+        except InvalidFrameError as error:
+            raise self._broken(error) from error
         except _UNREADABLE as error:
-            raise self._broken(f"a frame that pika cannot read: {error!r}") from error
+            raise ClientError(f"pika cannot read a frame of the broker: {error!r}") from error
         if found is None:
-            raise self._broken(f"a frame of type {whole[0]} that pika does not know")
+            raise ClientError(f"pika does not know a frame of the broker, of type {whole[0]}")
         return _HEADER.unpack_from(whole)[1], found
 
     def _dispatch(self, channel: int, found: Any) -> None:
@@ -230,6 +233,7 @@ class Amqp091Connection(ByteStream[Amqp091Login]):
             self._on_connection(method)
         elif isinstance(method, spec.Channel.Close):
             self.put(channel, spec.Channel.CloseOk())
+            self.refused = method.class_id << 16 | method.method_id
             raise Refused(f"the broker closed a channel: {self._said(method)}")
         else:
             self._answers[channel, type(method)] = method

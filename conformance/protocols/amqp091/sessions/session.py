@@ -33,11 +33,10 @@ from conformance.clients.session import (
     Session,
     note_range,
 )
-from conformance.errors import ClientError
+from conformance.errors import BrokenProtocolError, ClientError
 from conformance.history import Op, Phase
 from conformance.protocols.amqp091.options import Amqp091Options
 from conformance.protocols.amqp091.sessions.connection import Amqp091Connection, Amqp091Login, Content
-from conformance.scenario.options import are_altered
 
 _MOST_PREFETCH = 65_535  # basic.qos has 16 bits for it
 _SELECTOR = "x-filter-jms-selector"
@@ -168,6 +167,9 @@ class Amqp091Session(Session):
     @override
     def refuse(self, received: Received, outcome: str) -> None:
         channel = self._consumers[received.receiver].channel
+        if outcome == "recovered":
+            self._connection.put(channel, spec.Basic.Recover(requeue=True))  # it is part of no transaction
+            return
         self._connection.put(channel, spec.Basic.Reject(_tag(received), outcome != "rejected"))
         self._transactions[channel].refuses = self._transactions[channel].selected
 
@@ -199,7 +201,12 @@ class Amqp091Session(Session):
     @override
     def pump(self, timeout_s: float | None) -> None:
         self._commit_refusals()
-        self._connection.pump(timeout_s)
+        try:
+            self._connection.pump(timeout_s)
+        except Refused as error:
+            if self._connection.refused == spec.Basic.Ack.INDEX:
+                error.answers = self._refused(str(error))
+            raise
 
     @override
     def watch(self, descriptor: int) -> None:
@@ -243,6 +250,11 @@ class Amqp091Session(Session):
                 here.refuses = False
                 self._ask(channel, spec.Tx.Commit())
 
+    def _refused(self, why: str) -> list[OperationAnswer]:
+        """The answers to acknowledgements that wait for a commit: the channel was closed for one of them."""
+        waiting = [answer for here in self._transactions.values() for _, answers in here.asked for answer in answers]
+        return [dataclasses.replace(each, phase=Phase.FAIL, detail=why) for each in waiting if each.op is Op.ACK]
+
     def _together(self, covered: Sequence[Received]) -> list[list[Received]]:
         """Return the deliveries of each basic.ack: all of a receiver with a cumulative subscription."""
         groups: dict[int | str, list[Received]] = {}
@@ -264,6 +276,7 @@ class Amqp091Session(Session):
             correlation_id=message,  # by which a link knows a message without a body
             message_id=message,
             expiration=expiration if lives_ms else None,
+            priority=self._job.work.priority(message),
         )
 
     # what arrives
@@ -291,7 +304,7 @@ class Amqp091Session(Session):
         """Read a confirm. A message that was returned before is refused, although the broker confirms it."""
         tag, refused = method.delivery_tag, isinstance(method, spec.Basic.Nack)
         if tag > self._published or not self._confirms:
-            raise ClientError(f"the broker broke the protocol: a {method.NAME} for {tag}, which no publish has")
+            raise BrokenProtocolError(f"a {method.NAME} for {tag}, which no publish has")
         if method.multiple:
             numbers = [number for number in self._unconfirmed if number <= tag or not tag]
         else:
@@ -318,7 +331,7 @@ class Amqp091Session(Session):
     def _on_transaction(self, channel: int, method: Any) -> None:
         here = self._transactions[channel]
         if not here.asked:
-            raise ClientError(f"the broker broke the protocol: a {method.NAME} that answers nothing")
+            raise BrokenProtocolError(f"a {method.NAME} that answers nothing")
         sends, answers = here.asked.popleft()
         for outcome in sends:
             self._settle(outcome)
@@ -328,16 +341,16 @@ class Amqp091Session(Session):
     def _on_delivery(self, channel: int, method: Any, content: Content) -> None:
         receiver = next((n for n, each in enumerate(self._consumers) if each.channel == channel), None)
         if receiver is None:
-            raise ClientError("the broker broke the protocol: a basic.deliver on a channel without a consumer")
+            raise BrokenProtocolError("a basic.deliver on a channel without a consumer")
         if receiver in self.incoming.ended:
             return
         self._deliveries += 1
         properties = content.properties
         headers: Mapping[str, object] = properties.headers or {}
         count = headers.get(_COUNT)
-        name = limits.quote(properties.message_id or f"foreign:{method.delivery_tag}")
-        sent = {each: _field(value) for each, value in self._job.work.properties(name).items()}
-        ours = self._job.work.sent_by(name) is not None
+        work = self._job.work
+        name = work.known_by(headers, content.body, properties.message_id or f"foreign:{method.delivery_tag}")
+        correlated = work.sent_by(name) is not None and not work.is_crossed(name)
         self.incoming.append(
             Received(
                 message=name,
@@ -348,7 +361,9 @@ class Amqp091Session(Session):
                 delivery=str(self._deliveries),
                 handle=method.delivery_tag,
                 receiver=receiver,
-                altered=are_altered(sent, headers) or (ours and properties.correlation_id != name),
+                altered=work.are_altered(name, headers, _field)
+                or work.has_other_priority(name, properties.priority)
+                or (correlated and properties.correlation_id != name),
             )
         )
 

@@ -9,14 +9,16 @@ from __future__ import annotations
 import dataclasses
 import queue
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from conformance.clients.job import Work
 from conformance.clients.session import OperationAnswer, Received, SendOutcome
 from conformance.errors import ClientError
-from conformance.history import Op, Phase
+from conformance.history import CONFORMANCE_ID, Op, Phase
 from conformance.protocols.jms.sessions.jvm import Calls
-from conformance.scenario.options import are_altered, as_text
+from conformance.scenario.options import as_text
+from conformance.scenario.script import Drain
 
 _AT = 50
 """A liar treats the completion with this number wrongly."""
@@ -92,8 +94,14 @@ _TOGETHER = 10
 Fails = Callable[[Any, str], None]
 
 
+def _texts(message: Any, names: Iterable[str]) -> dict[str, object]:
+    """Return the texts of these properties of a JMS message, without those that it has not."""
+    came = {name: message.getStringProperty(name) for name in names}
+    return {name: str(value) for name, value in came.items() if value is not None}
+
+
 class _Deliveries:
-    """Translate JMS messages into `Received`. `sent` returns the properties that a message of the trial must have."""
+    """Translate JMS messages into `Received`. `work` knows what a message of the trial must have."""
 
     def __init__(
         self,
@@ -107,7 +115,7 @@ class _Deliveries:
         individual: str = "acknowledge",
     ) -> None:
         self._individual = individual
-        self.sent: Callable[[str], Mapping[str, object]] = lambda _message: {}
+        self.work = Work(step=Drain(), queue="")
         self._consumer, self._mode, self._calls, self._jpype, self._fails = consumer, mode, calls, jpype, fails
         self._liar, self._session = liar, session
         self._stopped = False
@@ -118,24 +126,21 @@ class _Deliveries:
 
     def _received(self, message: Any, receiver: int = 0) -> Received:
         self._number += 1
-        name = str(message.getJMSCorrelationID() or message.getJMSMessageID())
+        body, named = self._body(message), str(message.getJMSCorrelationID() or message.getJMSMessageID())
+        if self.work.crosses:
+            named = self.work.known_by(_texts(message, [CONFORMANCE_ID]), body, named)
+        sent = self.work.properties(named)  # JMS 2.0, 3.5.4: each value can be read as a String
         return Received(
-            message=name,
-            body=self._body(message),
+            message=named,
+            body=body,
             count=self._count(message),
             first_acquirer=None,
             redelivered=bool(message.getJMSRedelivered()),
             delivery=str(self._number),
             handle=message,
             receiver=receiver,
-            altered=self._is_altered(name, message),
+            altered=self.work.are_altered(named, _texts(message, sent), as_text),
         )
-
-    def _is_altered(self, name: str, message: Any) -> bool:
-        """Whether a property is not what was sent. JMS 2.0, 3.5.4: each value can be read as a String."""
-        sent = self.sent(name)
-        came = {key: message.getStringProperty(key) for key in sent}
-        return are_altered(sent, {key: str(value) for key, value in came.items() if value is not None}, as_text)
 
     def _body(self, message: Any) -> bytes:
         """Return the bytes of a BytesMessage; our publishers send no other kind.

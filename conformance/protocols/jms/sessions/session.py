@@ -46,6 +46,7 @@ _SETTERS = {
     bool: "setBooleanProperty",
     int: "setLongProperty",
     float: "setDoubleProperty",
+    type(None): "setObjectProperty",
 }
 _LISTENS = ("auto", "dups_ok", "pre")
 """Modes that use a listener, unless the job wants `receive()`. The return of the listener ends the processing."""
@@ -290,7 +291,7 @@ class JmsSession(Session):
         by = session if step.on_session or job.liar == "sets-the-multiple-flag" else None
         own = self._vendor.individual
         self._receiving = kind(consumer, mode, self._calls, self._jpype, self._fails, job.liar, by, own)
-        self._receiving.sent = job.work.properties
+        self._receiving.work = job.work
         if isinstance(self._receiving, Listening):
             consumer.setMessageListener(self._proxy("MessageListener", self._receiving))
 

@@ -1,4 +1,4 @@
-"""One connection of MQTT 5: this module reads and writes, and `packets` encodes and decodes.
+"""One connection of MQTT: this module reads and writes, and `packets` encodes and decodes.
 
 Why not paho's client (2.2.0): see `packets`. It also writes when it likes, and the history must have an `invoke` on
 disk before its bytes leave. A script asks for one exchange of packets; that client answers PUBREC and PUBREL itself.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from typing_extensions import override
 
@@ -23,7 +23,6 @@ from conformance.protocols.mqtt.packets import Answer, Connack, Head, Malformed,
 
 ANSWER_S = 30.0
 _CLOSE_S = 10.0
-_MOST = 65_535
 LARGEST = limits.MESSAGE + limits.STOMP_HEAD
 """Bytes of one packet; CONNECT says so (section 3.1.2.11.4)."""
 
@@ -44,6 +43,7 @@ class MqttConnection(ByteStream[MqttLogin]):
     Args:
         login: Where the broker is, and the credentials.
         client_id: By it the broker knows a session.
+        level: The version, as in `packets`.
         receive: How many PUBLISH packets may be unacknowledged; 0 for a connection whose session ends with it.
         on_packet: Called with each PUBLISH, and with each answer to what this connection has sent.
         before_write: Called right before bytes may leave.
@@ -61,6 +61,7 @@ class MqttConnection(ByteStream[MqttLogin]):
         self,
         login: MqttLogin,
         client_id: str,
+        level: int,
         *,
         receive: int = 0,
         on_packet: OnPacket,
@@ -68,8 +69,8 @@ class MqttConnection(ByteStream[MqttLogin]):
         connect_s: float = 20.0,
     ) -> None:
         super().__init__(login, before_write, connect_s)
-        self._on_packet = on_packet
-        self.present, self.quota, self._most_qos = False, _MOST, 2
+        self._on_packet, self._level = on_packet, level
+        self.present, self.quota, self._most_qos = False, packets.MOST, 2
         self._largest = packets.LONGEST
         self._every_s = 0.0  # Server Keep Alive
         self._wrote = time.monotonic()
@@ -78,9 +79,9 @@ class MqttConnection(ByteStream[MqttLogin]):
         self._pinged = False
         self._output += packets.connect(
             client_id,
+            level,
             clean=not receive,
-            expiry_s=packets.NEVER_EXPIRES if receive else 0,
-            receive=min(receive or _MOST, _MOST),
+            receive=min(receive or packets.MOST, packets.MOST),
             largest=LARGEST,
             login=login.words,
         )
@@ -91,17 +92,22 @@ class MqttConnection(ByteStream[MqttLogin]):
     def subscribe(self, topic: str) -> None:
         """Subscribe to a topic with QoS 2, so that each message comes as it was sent, and wait for the answer."""
         self._subscribed = None
-        self.put(packets.subscribe(self._next(), topic, 2))
+        self.put(packets.subscribe(self._next(), topic, 2, self._level))
         if not pump_until(self.pump, lambda: self._subscribed is not None, ANSWER_S):
             raise ClientError(f"the broker did not answer SUBSCRIBE within {ANSWER_S:.0f} s")
         reason = max(self._subscribed.reasons) if self._subscribed else 0
         if reason >= packets.REFUSED:
             raise Refused(f"the broker refused a SUBSCRIBE: {self._said(reason, self._subscribed)}")
 
-    def publish(self, topic: str, texts: list[tuple[str, str]], body: bytes, qos: int) -> int:
-        """Queue a PUBLISH, and return its packet identifier. Raises `ClientError` if the broker takes none like it."""
-        identifier = self._next() if qos else 0
-        made = packets.publish(topic, identifier, qos, texts, body)
+    def publish(
+        self, topic: str, texts: Mapping[str, str], body: bytes, qos: int, again: int = 0, lives_s: int = 0
+    ) -> int:
+        """Queue a PUBLISH, and return its packet identifier; `again` is that of one that is sent again.
+
+        Raises `ClientError` if the broker takes none like it.
+        """
+        identifier = again or (self._next() if qos else 0)
+        made = packets.publish(topic, identifier, qos, texts, body, self._level, again=bool(again), lives_s=lives_s)
         if len(made) > self._largest or qos > self._most_qos:
             raise ClientError(f"the broker takes packets of {self._largest:,} bytes and QoS {self._most_qos} (CONNACK)")
         self.put(made)
@@ -155,7 +161,7 @@ class MqttConnection(ByteStream[MqttLogin]):
 
     def _next(self) -> int:
         """Return the next packet identifier; with so few in flight it is unused when the numbers begin again."""
-        self._number = self._number % _MOST + 1
+        self._number = self._number % packets.MOST + 1
         return self._number
 
     def _keep_alive(self) -> None:
@@ -205,25 +211,25 @@ class MqttConnection(ByteStream[MqttLogin]):
             raise ClientError(f"{self._login.where}: {wrong}")
         head = packets.head(data, at, len(data))
         if head is not None and head.length > LARGEST:
-            raise self._broken(f"a packet of {head.length:,} bytes, and CONNECT asks for at most {LARGEST:,}")
+            raise ClientError(f"a packet of {head.length:,} bytes, and this client takes at most {LARGEST:,}")
         return head
 
     def _dispatch(self, head: Head, data: bytearray, at: int, end: int) -> None:
         kind, name = head.kind, packets.NAMES[head.kind]
         if kind == packets.CONNACK and not self._opened:
             self._connected(packets.read_connack(bytes(data[at:end]), 0, end - at))
-        elif kind == packets.DISCONNECT:
+        elif kind == packets.DISCONNECT and self._level >= packets.MQTT_5:
             reason, found = packets.read_disconnect(bytes(data[at:end]), 0, end - at)
             self._closed = True
             raise Refused(f"the broker closed the connection: {self._login.clean(packets.said(reason, found))}")
         elif not self._opened:
             raise self._broken(f"a {name} before the CONNACK")
         elif kind == packets.PUBLISH:
-            self._on_packet(kind, packets.read_publish(data, at, end, head.flags))
+            self._on_packet(kind, packets.read_publish(data, at, end, head.flags, self._level))
         elif kind in packets.ACKS:
-            self._on_packet(kind, packets.read_answer(kind, bytes(data[at:end]), 0, end - at))
+            self._on_packet(kind, packets.read_answer(kind, bytes(data[at:end]), 0, end - at, self._level))
         elif kind == packets.SUBACK:
-            self._subscribed = packets.read_answer(kind, bytes(data[at:end]), 0, end - at)
+            self._subscribed = packets.read_answer(kind, bytes(data[at:end]), 0, end - at, self._level)
         elif kind == packets.PINGRESP:
             self._pinged = False
         else:
@@ -237,7 +243,7 @@ class MqttConnection(ByteStream[MqttLogin]):
                 raise LoginRefused(self._login.turned_away(said))
             raise Refused(f"the broker refused the connection: {said}")
         self._opened, self.present = True, found.present
-        self.quota = packets.value_of(found.properties, packets.RECEIVE_MAXIMUM, _MOST)
+        self.quota = packets.value_of(found.properties, packets.RECEIVE_MAXIMUM, packets.MOST)
         self._largest = packets.value_of(found.properties, packets.MAXIMUM_PACKET_SIZE, packets.LONGEST)
         self._most_qos = packets.value_of(found.properties, packets.MAXIMUM_QOS, 2)
         self._every_s = packets.value_of(found.properties, packets.SERVER_KEEP_ALIVE, 0)

@@ -1,8 +1,13 @@
-"""MQTT 5: a queue of the suite is a session of the broker, and a consumer is a connection to that session.
+"""MQTT: a queue of the suite is a session of the broker, and a consumer is a connection to that session.
 
 The session has the name of its queue as client identifier, subscribes to the topic of that name, and never expires. It
 has one connection at a time: a second one takes it over (section 3.1.4). So each receiver is a connection of its own,
 and senders have another, whose session ends with it.
+
+The session of a publisher of `exactly_once` outlives its connection, and so does what this side knows of the packets of
+QoS 2 that are in use: `unfinished` is the session state of the client (section 4.1), which a later process goes on
+with. There an identifier is finished by PUBCOMP. A consumer has a message once it has written PUBREC: until PUBREL,
+another PUBLISH with that identifier on a later connection is the same message.
 
 No broker says how many messages a session holds. This client finds out: it sends a marker to the topic. The broker
 delivers in order (section 4.6), so nothing is left in the session when the marker comes back.
@@ -12,24 +17,26 @@ With QoS 1 a PUBACK acknowledges, and has no answer. With QoS 2 a PUBREC acknowl
 
 from __future__ import annotations
 
+import math
 import select
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from typing_extensions import override
 
 from conformance import limits
-from conformance.clients.job import Job, address, in_turn
+from conformance.clients.job import Job, OpenPacket, address, in_turn
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import OperationAnswer, Received, SendOutcome, Session, pump_until
-from conformance.errors import ClientError
-from conformance.history import Op, Phase
+from conformance.errors import BrokenProtocolError, ClientError
+from conformance.history import CONFORMANCE_ID, Op, Phase, parse_message
 from conformance.protocols.mqtt import packets
 from conformance.protocols.mqtt.options import MqttOptions
 from conformance.protocols.mqtt.packets import Answer, PublishPacket
 from conformance.protocols.mqtt.sessions.connection import MqttConnection, MqttLogin
-from conformance.scenario.options import are_altered, as_text
+from conformance.scenario.options import as_text
+from conformance.scenario.script import Publish
 
 _MARKER = "marker-"
 _MARKER_S, _MORE_S = 5.0, 0.5
@@ -47,18 +54,27 @@ class _Delivery(NamedTuple):
 
 
 class MqttSession(Session):
-    """See `Session`. Every method is called from one thread."""
+    """See `Session`. Every method is called from one thread. `level` is the version, as in `packets`."""
+
+    level: ClassVar[int] = packets.MQTT_5
 
     def __init__(self, job: Job, before_write: Callable[[], None]) -> None:
         super().__init__(job, before_write)
         self._login = MqttLogin(job.connection.host, job.connection.port, job.connection.access)
         self._options = job.dialect.options(MqttOptions)
+        self._lives_s = math.ceil(job.work.lives_ms / 1000)
         self._queues: list[str] = []
         self._sender: MqttConnection | None = None
         self._receivers: list[MqttConnection] = []
         self._watched: list[int] = []
         self._unconfirmed: dict[int, SendOutcome] = {}
-        self._released: dict[tuple[int, int], OperationAnswer | None] = {}  # by receiver and number: after PUBREC
+        self._received: set[int] = set()  # those of them with a PUBREC
+        self._released: dict[tuple[int, int], tuple[str, OperationAnswer | None]] = {}  # by receiver and number: PUBREC
+        step, resumed = job.work.step, [each for each in job.work.resumes if isinstance(each, OpenPacket)]
+        self._once = isinstance(step, Publish) and step.exactly_once
+        self._resumed = {each.message: each for each in resumed} if self._once else {}
+        self._known = {} if self._once else {each.number: each.message for each in resumed}
+        self._released.update({(0, number): (message, None) for number, message in self._known.items()})
         self._marker = ""
         self._untruths = self._deliveries = self._came = 0
 
@@ -79,6 +95,7 @@ class MqttSession(Session):
         self._receivers.append(made)
         if not made.present:
             self.found = ABSENT
+            self._released, self._known = {}, {}
             made.subscribe(address(self._job.dialect.source, queue))
 
     @override
@@ -98,8 +115,14 @@ class MqttSession(Session):
         if transaction is not None:
             raise _not_in_mqtt("transactions")
         queue = in_turn(self._queues, message)
-        number = self._put(queue, message, body, self._options.qos)
+        number = self._put(queue, message, body, 2 if self._once else self._options.qos)
         self._unconfirmed[number] = SendOutcome(message, Phase.OK, None)
+
+    @override
+    def unfinished(self) -> tuple[OpenPacket, ...]:
+        taken = (OpenPacket(message, number, True) for (_, number), (message, _) in self._released.items())
+        sent = (OpenPacket(each.message, n, n in self._received) for n, each in self._unconfirmed.items())
+        return (*taken, *(sent if self._once else ()), *self._resumed.values())
 
     @override
     def acknowledge(
@@ -112,7 +135,7 @@ class MqttSession(Session):
             handle: _Delivery = received.handle
             answer = OperationAnswer(Op.ACK, received.message, Phase.OK, delivery=received.delivery)
             if handle.qos == 2:
-                self._released[received.receiver, handle.number] = answer if confirmed else None
+                self._released[received.receiver, handle.number] = received.message, answer if confirmed else None
             elif confirmed:
                 raise ClientError("a PUBACK has no answer")
             if handle.qos:
@@ -182,6 +205,7 @@ class MqttSession(Session):
         made = MqttConnection(
             self._login,
             name,
+            self.level,
             receive=receive,
             on_packet=on_packet,
             before_write=self._before_write,
@@ -193,8 +217,20 @@ class MqttSession(Session):
 
     def _open_sender(self) -> MqttConnection:
         if self._sender is None:
-            self._sender = self._connect(f"{self._job.container}-sender", 0, self._on_sender)
+            name = self._job.container if not self._once else self._kept_name()
+            self._sender = self._connect(f"{name}-sender", packets.MOST if self._once else 0, self._on_sender)
+            self.found = ABSENT if self._resumed and not self._sender.present else ""
         return self._sender
+
+    def _kept_name(self) -> str:
+        """Return the name of the session of a publisher; without packets to resume, it is a new one."""
+        found = {(parse_message(message) or (0, 0))[0] for message in self._resumed} or {self._job.work.producer}
+        if len(found) > 1:
+            raise ClientError("one client cannot go on with the packets of several publishers")
+        name = f"{self._job.header.trial}-{found.pop()}"
+        if not self._resumed:
+            self._connect(f"{name}-sender", 0, self._on_sender).close()
+        return name
 
     def _wait(self, lines: Sequence[MqttConnection], timeout_s: float | None) -> None:
         """Wait for input on any of several connections."""
@@ -211,9 +247,15 @@ class MqttSession(Session):
 
     def _put(self, queue: str, message: str, body: bytes, qos: int) -> int:
         assert self._sender is not None  # the caller has attached it
-        texts = [(packets.CONFORMANCE_ID, message)]
-        texts += [(name, _text(value)) for name, value in self._job.work.properties(message).items()]
-        number = self._sender.publish(address(self._job.dialect.destination, queue), texts, body, qos)
+        texts = {CONFORMANCE_ID: message}
+        texts |= {name: _text(value) for name, value in self._job.work.properties(message).items()}
+        again = self._resumed.pop(message, None)
+        if again is not None and again.answered:
+            self._sender.put(packets.acknowledge(packets.PUBREL, again.number))
+            self._received.add(again.number)
+            return again.number
+        to = address(self._job.dialect.destination, queue)
+        number = self._sender.publish(to, texts, body, qos, again=again.number if again else 0, lives_s=self._lives_s)
         if number in self._unconfirmed:
             raise ClientError(f"packet identifier {number} is still in use, {limits.quote(len(self._unconfirmed))} are")
         return number
@@ -224,7 +266,7 @@ class MqttSession(Session):
         """Read the answer to a send. A message for which there was no subscriber is in no queue."""
         self._came += 1
         if isinstance(found, PublishPacket) or kind == packets.PUBREL:
-            raise ClientError("the broker broke the protocol: a delivery to a client that has not subscribed")
+            raise BrokenProtocolError("a delivery to a client that has not subscribed")
         reason, name = found.reasons[0], packets.NAMES[kind]
         outcome = self._unconfirmed.get(found.number)
         if outcome is None:
@@ -233,10 +275,14 @@ class MqttSession(Session):
         if kind == packets.PUBREC and reason < packets.REFUSED:
             if self._sender is not None:
                 self._sender.put(packets.acknowledge(packets.PUBREL, found.number))
+            self._received.add(found.number)
             self._note_refusal(outcome, reason, found)
             return
         del self._unconfirmed[found.number]
-        self._note_refusal(outcome, reason, found)
+        self._received.discard(found.number)
+        # Before a PUBCOMP its message was accepted by PUBREC; in recovery 0x92 is no error (section 3.7.2.1).
+        if kind != packets.PUBCOMP:
+            self._note_refusal(outcome, reason, found)
         if outcome.message == self._marker:
             self._marker = "" if outcome.phase is Phase.FAIL else self._marker
         elif not outcome.message.startswith(_MARKER):
@@ -257,15 +303,19 @@ class MqttSession(Session):
         if isinstance(found, PublishPacket):
             self._on_delivery(receiver, found)
         elif kind == packets.PUBREL:
-            answer = self._released.pop((receiver, found.number), None)
+            _, answer = self._released.pop((receiver, found.number), ("", None))
+            self._known.pop(found.number, None)
             self._receivers[receiver].put(packets.acknowledge(packets.PUBCOMP, found.number))
             self.answers.extend([answer] if answer else [])
         else:
-            raise ClientError(f"the broker broke the protocol: a {packets.NAMES[kind]} to a client that sends nothing")
+            raise BrokenProtocolError(f"a {packets.NAMES[kind]} to a client that sends nothing")
 
     def _on_delivery(self, receiver: int, found: PublishPacket) -> None:
+        if found.qos == 2 and not receiver and found.number in self._known:
+            self._receivers[receiver].put(packets.acknowledge(packets.PUBREC, found.number))
+            return
         texts = found.texts
-        name = limits.quote(texts.get(packets.CONFORMANCE_ID, f"foreign:{found.number}"))
+        name = limits.quote(texts.get(CONFORMANCE_ID) or f"foreign:{found.number}")
         handle = _Delivery(found.number, found.qos)
         self._deliveries += 1
         received = Received(
@@ -277,7 +327,7 @@ class MqttSession(Session):
             delivery=str(self._deliveries),
             handle=handle,
             receiver=receiver,
-            altered=are_altered(self._job.work.properties(name), texts, _text),
+            altered=self._job.work.are_altered(name, texts, _text),
         )
         if name.startswith(_MARKER):
             self.acknowledge([received])

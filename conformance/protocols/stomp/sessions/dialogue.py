@@ -35,10 +35,10 @@ from conformance.clients.session import (
     pump_until,
     wait_for_input,
 )
-from conformance.errors import ClientError
-from conformance.history import Op, Phase
+from conformance.errors import BrokenProtocolError, ClientError
+from conformance.history import CONFORMANCE_ID, Op, Phase
 from conformance.protocols.stomp.options import StompOptions
-from conformance.scenario.options import are_altered, as_text
+from conformance.scenario.options import as_text
 
 _ANSWER_S = 30.0
 _CLOSE_S = 2.0
@@ -68,10 +68,10 @@ class ReceivedFrame:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class End:
-    """The end of the stream, and why. `protocol` is set if the peer broke the protocol."""
+    """The end of the stream, why, and what it is for the client."""
 
     reason: str
-    protocol: bool = False
+    error: type[Exception] = Disconnected
 
 
 _OF_LOGIN = re.compile(
@@ -361,7 +361,7 @@ class StompDialogue(Session):
 
     def _sending(self, message: str, body: bytes, *, durable: bool) -> dict[str, str]:
         place = address(self._job.dialect.destination, in_turn(self._queues, message))
-        headers = {"destination": place, "conformance_id": message, "content-length": str(len(body))}
+        headers = {"destination": place, CONFORMANCE_ID: message, "content-length": str(len(body))}
         if durable:
             headers["persistent"] = "true"
         if self._job.dialect.duplicate_id:
@@ -406,7 +406,7 @@ class StompDialogue(Session):
             return 0
         name = frame.headers.get("subscription", "")
         if name not in self._subscriptions:
-            raise ClientError(f"the broker broke the protocol: a MESSAGE for the subscription {limits.quote(name)!r}")
+            raise BrokenProtocolError(f"a MESSAGE for the subscription {limits.quote(name)!r}")
         return int(name) - 1
 
     def _flush(self) -> None:
@@ -460,9 +460,7 @@ class StompDialogue(Session):
         while self._arrived:
             item = self._arrived[0]
             if isinstance(item, End):  # it stays: every later pump raises the same
-                if item.protocol:
-                    raise ClientError(f"the broker broke the protocol: {item.reason}")
-                raise Disconnected(item.reason)
+                raise item.error(item.reason)
             self._arrived.popleft()
             self._handled += item.size
             self._dispatch(item)
@@ -483,7 +481,7 @@ class StompDialogue(Session):
             refused = self._receipts.refused(frame.headers.get("receipt-id"), said[0] if said else None)
             raise Refused(f"the broker sent ERROR: {': '.join(said) or 'without a text'}", refused)
         else:
-            raise ClientError(f"the broker broke the protocol: a frame {limits.quote(repr(frame.command))}")
+            raise BrokenProtocolError(f"a frame {limits.quote(repr(frame.command))}")
 
     def _answer(self, confirmed: Sequence[Confirmed]) -> None:
         self.outcomes.extend(one for one in confirmed if isinstance(one, SendOutcome))
@@ -493,12 +491,13 @@ class StompDialogue(Session):
         headers = frame.headers
         count = headers.get("delivery-count")
         if count is not None and not is_number(count):
-            raise ClientError(f"the broker broke the protocol: a MESSAGE with delivery-count {limits.quote(count)!r}")
+            raise ClientError(f"a MESSAGE with delivery-count {limits.quote(count)!r}")
         acknowledged_by = headers.get("ack")
         if acknowledged_by is None and self._header_of(receiver) is not AckHeader.SETTLED:
-            raise ClientError("the broker broke the protocol: a MESSAGE without ack (STOMP 1.2, MESSAGE)")
+            raise BrokenProtocolError("a MESSAGE without ack (STOMP 1.2, MESSAGE)")
         self._deliveries += 1
-        message = limits.quote(headers.get("conformance_id", f"foreign:{headers.get('message-id')}"))
+        foreign = headers.get(CONFORMANCE_ID, f"foreign:{headers.get('message-id')}")
+        message = self._job.work.known_by(headers, frame.body, foreign)
         return Received(
             message=message,
             body=frame.body,
@@ -508,7 +507,7 @@ class StompDialogue(Session):
             delivery=str(self._deliveries),
             handle=acknowledged_by,
             receiver=receiver,
-            altered=are_altered(self._job.work.properties(message), headers, as_text),
+            altered=self._job.work.are_altered(message, headers, as_text),
         )
 
 

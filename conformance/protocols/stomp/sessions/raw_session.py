@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from conformance import limits
 from conformance.clients.job import Job
-from conformance.errors import ClientError
+from conformance.errors import BrokenProtocolError, ClientError
 from conformance.protocols.stomp.sessions.dialogue import End, ReceivedFrame, StompDialogue, is_number
 
 _READ = 1 << 18
@@ -84,7 +84,7 @@ class RawFrameDecoder:
         if data.find(b"\0", start, stop) >= 0:
             raise MalformedFrameError(f"a frame without a blank line: {bytes(data[start : start + 80])!r}")
         if stop - start > limits.STOMP_HEAD:
-            raise MalformedFrameError(f"headers of more than {limits.STOMP_HEAD:,} bytes, the limit of this client")
+            raise ClientError(limits.limit_sentence("headers", limits.STOMP_HEAD))
         if blank is None:
             return None
         command, headers = _head(bytes(data[start:stop]))
@@ -98,13 +98,13 @@ class RawFrameDecoder:
             end = self._input.find(b"\0", max(start, self._searched))
             self._searched = len(self._input)
             if (end if end >= 0 else self._searched) - start > limits.MESSAGE:
-                raise MalformedFrameError(f"a body of more than {limits.MESSAGE:,} bytes, the limit of this client")
+                raise ClientError(limits.limit_sentence("a body", limits.MESSAGE))
             return None if end < 0 else end
         if not is_number(length):
             raise MalformedFrameError(f"content-length {limits.quote(length)!r}")
         if int(length) > limits.MESSAGE:
             most = f"the limit of this client is {limits.MESSAGE:,}"
-            raise MalformedFrameError(f"a content-length of {int(length):,} bytes; {most}")
+            raise ClientError(f"a content-length of {int(length):,} bytes; {most}")
         end = start + int(length)
         if end >= len(self._input):
             return None
@@ -167,8 +167,9 @@ class RawStompSession(StompDialogue):
             return
         try:
             self._arrived.extend(self._decoder.feed(data))
-        except MalformedFrameError as error:
-            self._arrived.append(End(str(error), protocol=True))
+        except ClientError as error:
+            kind = BrokenProtocolError if isinstance(error, MalformedFrameError) else ClientError
+            self._arrived.append(End(str(error), kind))
         if not data:
             self._arrived.append(End("end of stream"))
 

@@ -95,12 +95,12 @@ class StompSession(StompDialogue):
             data: bytes = b"" if self._ended else receive() or b""
             self._unframed += len(data)
             if self._unframed > limits.STOMP_HEAD + limits.MESSAGE:
-                self._append(End(f"a frame of more than {limits.MESSAGE:,} bytes, the limit of this client", True))
+                self._append(End(limits.limit_sentence("a frame", limits.MESSAGE), ClientError))
             return b"" if self._ended else data
 
         def given_up() -> None:
             if transport.running:  # the end of the stream and our own close have ended it before
-                self._append(End("a frame that stomp.py cannot read; the log of this client says why", True))
+                self._append(End("a frame that stomp.py cannot read; the log of this client says why", ClientError))
             cleanup()
 
         transport.receive, transport.cleanup = bounded, given_up
@@ -113,9 +113,9 @@ class StompSession(StompDialogue):
             self._unframed = 0
             self._given += item.size
             if item.head > limits.STOMP_HEAD:
-                item = End(f"headers of more than {limits.STOMP_HEAD:,} bytes, the limit of this client", True)
+                item = End(limits.limit_sentence("headers", limits.STOMP_HEAD), ClientError)
             elif self._given - self._handled > limits.BACKLOG:
-                item = End(f"frames of more than {limits.BACKLOG:,} bytes that wait, the limit of this client", True)
+                item = End(limits.limit_sentence("frames that wait", limits.BACKLOG), ClientError)
         self._ended = isinstance(item, End)
         self._arrived.append(item)
         if not self._woken:
