@@ -46,11 +46,11 @@ def _sends_again(item: Scenario) -> bool:
 def _may_reorder(item: Scenario) -> bool:
     """Whether messages are rolled back or given back and come again later, or non-persistent ones may overtake.
 
-    Or a publisher sends to several queues, which are received one after the other. Or two consumers are attached at
-    once: messages that one had prefetched at its end go to the other.
+    Or a publisher sends to several queues, which are received one after the other, or sends again what the broker may
+    take for new. Or two consumers are attached at once: what one had prefetched at its end goes to the other.
     """
     sends = [step for step in singles(item.steps) if isinstance(step, Publish)]
-    unordered = any(not step.durable or step.queues > 1 for step in sends)
+    unordered = any(not step.durable or step.queues > 1 or step.resends for step in sends)
     return unordered or _gives_back(item) or shares_a_queue(item.steps)
 
 
@@ -61,9 +61,10 @@ _LOSSES = frozenset(
 _EXCUSED: Mapping[str, Callable[[Scenario], bool]] = {
     **dict.fromkeys(EVERYWHERE, _sends_again),
     **dict.fromkeys(_LOSSES, may_lose),
-    # By no fault of the broker. What is sent twice is up to EXPECT-ONCE-01.
+    # By no fault of the broker. EXPECT-ONCE-01, -PRIORITY-01 and -CROSSED-.. are about some of these.
     "delivered_twice": lambda item: _sends_again(item) or _gives_back(item),
     "overtaken": _may_reorder,
+    **dict.fromkeys(("corrupt", "phantom", "stuck"), lambda item: item.crosses or "message_priority" in item.ways),
 }
 """By anomaly, whether it proves nothing in a scenario."""
 

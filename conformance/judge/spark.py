@@ -279,8 +279,7 @@ def size_plans(spark: SparkSession, events: int) -> None:
     spark.conf.set("spark.sql.optimizer.excludedRules", _LEFT_OUT if few else "")
     spark.conf.set("spark.sql.codegen.wholeStage", str(not few).lower())
     spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN" if few else "FALLBACK")
-    least = int(spark.conf.get(_LEAST, str(_CORES)) or _CORES)
-    spark.conf.set(PARTITIONS, max(least, events // TOGETHER))
+    spark.conf.set(PARTITIONS, max(int(spark.conf.get(_LEAST, str(_CORES)) or _CORES), events // TOGETHER))
 
 
 def local_master() -> str:
@@ -374,12 +373,12 @@ class JudgeSession:
         gateway.awaits_session = False
         try:
             return cls(gateway.session(master or local_master(), conf), gateway)
-        except Exception as error:
+        except BaseException as error:
             said = _line(error)  # an error of py4j asks the JVM for its words, and that ends here
             gateway.stop()
-            raise JudgeError(f"Spark did not start: {said}") from error
-        except BaseException:
-            gateway.stop()
+            _forget_gateway()  # a stop beside this start forgot it, and PySpark may have set it since
+            if isinstance(error, Exception):
+                raise JudgeError(f"Spark did not start: {said}") from error
             raise
 
     def stop(self, say: Say = _nothing) -> None:
@@ -445,6 +444,7 @@ class StartingSession:
         else:
             for gateway in RUNNING - self._others:
                 gateway.stop()
+            self._thread.join(_END_S)  # it makes PySpark forget the JVM, before a next one is started
 
 
 def start_in_background(

@@ -84,6 +84,18 @@ class ScenarioView:
     trials: tuple[TrialRecord, ...]
 
 
+@dataclasses.dataclass(frozen=True)
+class CrossingView:
+    """What came of the messages that were sent over one protocol and received over another one.
+
+    `cells`: by claim, how many messages offended it; empty for a claim that was not tried here.
+    """
+
+    sent: str
+    received: str
+    cells: Mapping[str, str]
+
+
 def write_html(
     judgement: Judgement,
     catalogue: Catalogue,
@@ -118,6 +130,7 @@ def page(
             documents=documents(judgement, catalogue, scenarios, ours=False),
             self_checks=documents(judgement, catalogue, scenarios, ours=True),
             scenarios=scenario_views(judgement, scenarios),
+            crossings=crossing_views(judgement),
             untried=[item.id for item in scenarios.values() if item.id not in _with_trials(judgement)],
             exit_means=expected.means if expected else phrases.exit_means(judgement),
             tone=_tone(judgement, catalogue),
@@ -236,6 +249,36 @@ def _document(title: str, views: Sequence[ClaimView]) -> DocumentView:
 def scenario_views(judgement: Judgement, scenarios: Mapping[str, Scenario]) -> list[ScenarioView]:
     """Return the scenarios that were run, in order, then those of rows without a trial."""
     return [_scenario_view(name, judgement, scenarios.get(name)) for name in _with_trials(judgement)]
+
+
+def crossing_views(judgement: Judgement) -> list[CrossingView]:
+    """Return each pair of protocols that trials of the broker as configured have tried, in their order."""
+    trials: dict[tuple[str, str], list[TrialRecord]] = {}
+    for trial in judgement.trials:
+        steps = list(singles(trial.steps or ()))
+        ends = [next((one.over for one in steps if isinstance(one, kind)), "") for kind in (Publish, Consume)]
+        if any(ends) and trial.arm == "subject" and not trial.void:
+            sent, received = (end or judgement.run.protocol for end in ends)
+            trials.setdefault((sent, received), []).append(trial)
+    names = {trial.scenario for each in trials.values() for trial in each}
+    rows = [row for row in model.tried_rows(judgement.rows) if row.scenario in names and not row.standing]
+    claims = sorted({row.claim for row in rows})
+    return [
+        CrossingView(*pair, {claim: _crossed([row for row in rows if row.claim == claim], each) for claim in claims})
+        for pair, each in trials.items()
+    ]
+
+
+def _crossed(rows: Iterable[VerdictRow], trials: Iterable[TrialRecord]) -> str:
+    """Return in how many of these trials a message offended one claim, and whether it was decided."""
+    ids: dict[str, set[str]] = {}
+    for trial in trials:
+        ids.setdefault(trial.scenario, set()).add(trial.trial)
+    here = [row for row in rows if row.scenario in ids]
+    offended = {witness.trial for row in here for witness in row.witnesses if witness.trial in ids[row.scenario]}
+    undecided = any(row.verdict not in (Verdict.HOLDS, Verdict.VIOLATED) for row in here)
+    tried = sum(len(ids[name]) for name in {row.scenario for row in here})
+    return f"{len(offended)} of {plural(tried, 'trial')}{', undecided' if undecided else ''}" if here else ""
 
 
 def _with_trials(judgement: Judgement) -> list[str]:

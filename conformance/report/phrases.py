@@ -243,6 +243,8 @@ def _sentence(step: Step) -> str:
 
 
 def _publishing(step: Publish) -> str:
+    if step.resends and step.exactly_once:
+        return "Go on, in the same session, with each message that has no last answer"
     if step.resends:
         return "Send the transactions again that were asked to commit last, with the same duplicate ids"
     kind = "persistent" if step.durable else "non-persistent"
@@ -291,6 +293,9 @@ _FRAMES = {
     "answer": "answer of the broker",
     "deliver": "delivery",
     "acknowledge": "acknowledgement",
+    "received": "PUBREC of the broker",
+    "release": "PUBREL of the client",
+    "complete": "PUBCOMP of the client",
     "begin": "request to begin a transaction",
     "begin_answer": "answer to a begin",
     "commit": "request to commit",

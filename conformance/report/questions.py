@@ -34,15 +34,14 @@ QUESTIONS: Mapping[str, frozenset[str]] = {
     "Do acknowledged messages stay away?": frozenset(
         """acknowledged_again acknowledged_before_sync acknowledgement_refused answered_acknowledgement
         came_otherwise_than_other covered_wrongly delivered_after_acknowledgement delivered_after_restart
-        delivered_twice drained_twice not_exactly_one out_of_order_refused processed_again
+        delivered_twice drained_twice not_exactly_one not_once out_of_order_refused processed_again
         processed_again_unlike_other refused_again rejected_again returned_after_close settled_again
         two_owners""".split()
     ),
     "Are transactions whole?": frozenset(
         """available_early available_undischarged committed_before_sync committed_missing committed_though_sync_failed
         half_applied lost_committed outcome_not_in_effect returned_after_commit rollback_refused
-        rolled_back_before_sync sent_again_not_once transacted_acknowledgement transaction_torn
-        undischarged_gone""".split()
+        rolled_back_before_sync transacted_acknowledgement transaction_torn undischarged_gone""".split()
     ),
     "Does it block and answer as promised?": frozenset(
         """acknowledge_returned acknowledge_waited acknowledged_after_processing acknowledged_at_all acknowledged_early

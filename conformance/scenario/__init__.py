@@ -33,6 +33,7 @@ from conformance.errors import CatalogueError
 from conformance.protocols import WIRES, only_with
 from conformance.scenario.needs import (
     ANSWERED,
+    ASKED_AGAIN,
     COPIES,
     EXPIRY_QUEUE,
     FRAMES,
@@ -45,6 +46,7 @@ from conformance.scenario.needs import (
     SETTINGS,
     SEVERAL,
     SHARED,
+    SHORT_LIVES,
     SPREADS,
     TRANSACTIONS,
     TURNED_AWAY,
@@ -56,6 +58,7 @@ from conformance.scenario.needs import (
 from conformance.scenario.options import options_of
 from conformance.scenario.reading import (
     check_types,
+    cut_around_release,
     draw,
     modes_of,
     most_queues,
@@ -86,6 +89,10 @@ from conformance.scenario.script import (
 from conformance.scenario.selectors import SELECTORS
 
 DELIVERY_MODES = frozenset({"persistent", "non_persistent"})
+ANOTHER_WAY = "another_protocol"
+ASKING_AGAIN = "asked_again"
+"""Ways of a scenario whose clients speak two protocols, or ask for what they hold. Other claims are not about it."""
+
 REFUSING = {"creates_addresses", "full_queue_policy", "max_message_bytes"}
 """Settings of a scenario that may make a broker refuse sends: one that blocks or pages refuses none."""
 
@@ -287,7 +294,10 @@ class Scenario:
         words |= {"declared_queue"} if not {"created", "subscribed", "undeclared"} & queue.keys() else set()
         words |= {"standing_queue"} if not LIVES.keys() & queue.keys() else set()
         words |= {"attempt_limit"} if "max_delivery_attempts" in settings else set()
-        words |= {"time_to_live"} if any(getattr(step, "lives_ms", 0) for step in self._clients) else set()
+        words |= {ANOTHER_WAY} if self.crosses else set()
+        words |= cut_around_release(self._clients)
+        words |= {option.way for step in self._clients for option in options_of(step) if option.way}
+        words |= {ASKING_AGAIN} if ASKED_AGAIN in self.needs else set()
         words.add("several_queues" if most_queues(self.steps) > 1 else "one_queue")
         words.add("both_delivery_modes" if self.modes >= DELIVERY_MODES else "one_delivery_mode")
         return frozenset(words)
@@ -301,6 +311,8 @@ class Scenario:
         if sends:
             asked["publish_window"] = max(step.window for step in sends)
             asked["ack_immediately"] = any(step.immediate_every for step in sends)
+        if takes := [step.prefetch for step in self._clients if isinstance(step, Consume)]:
+            asked["prefetch"] = max(takes)
         return asked
 
     @property
@@ -308,13 +320,14 @@ class Scenario:
         """What a broker must be able to do: kinds of queues, settings of any name, frames on a link."""
         offers = any(isinstance(step, Offer) for step in self.steps)
         reads = any(step.linked or isinstance(step.until, Cut | HoldLink) for step in self._clients)
-        modifies = any(isinstance(s, Consume) and {"failed", "undeliverable"} & {*s.refuse} for s in self._clients)
+        refused = {word for step in self._clients if isinstance(step, Consume) for word in step.refuse}
         answered = any(waits_for_answered_ack(getattr(step.until, "at", None)) for step in self._clients)
-        more = {SETTINGS: offers, FRAMES: reads, MODIFIED: modifies, ANSWERED: answered}
+        more = {SETTINGS: offers, FRAMES: reads, MODIFIED: {"failed", "undeliverable"} & refused, ANSWERED: answered}
+        more[ASKED_AGAIN] = "recovered" in refused
         more[EXPIRY_QUEUE] = "expiry_destination" in dict(self.settings)
+        more[SHORT_LIVES] = any(0 < getattr(step, "lives_ms", 0) < 1000 for step in self._clients)
         more[SEVERAL] = most_queues(self.steps) > 1
-        selected = [s.selects for s in self._clients if isinstance(s, Consume) and s.selects]
-        more[TYPED] = any(SELECTORS[name].typed for name in selected)
+        more[TYPED] = any(SELECTORS[s.selects].typed for s in self._clients if isinstance(s, Consume) and s.selects)
         more[SHARED] = shares_a_queue(self.steps)
         more[TRANSACTIONS] = any(isinstance(step, Publish) and step.batch for step in self._clients)
         more[NON_PERSISTENT] = any(isinstance(step, Publish) and not step.durable for step in self._clients)
@@ -370,6 +383,11 @@ class Scenario:
             return False
         starts = [step for step in self.steps if isinstance(step, Restart)]
         return all(start == Restart(clean=start.clean) for start in starts) and all(each.shared for each in self.faults)
+
+    @property
+    def crosses(self) -> bool:
+        """Whether its clients speak two protocols."""
+        return any(step.over for step in self._clients)
 
     @property
     def linked(self) -> bool:
@@ -431,6 +449,9 @@ class Scenario:
             f"is tried under {', '.join(claim.faults)}": not tries,
             f"is about {', '.join(claim.modes)}": any(words and words.isdisjoint(self.modes) for words in modes),
             f"needs {', '.join(claim.ways)}": not self.ways.issuperset(claim.ways),
+            "is about one protocol": self.crosses and ANOTHER_WAY not in claim.ways,
+            "asks for nothing again": ASKING_AGAIN in self.ways and ASKING_AGAIN not in claim.ways,
+            "is about no priority": "message_priority" in self.ways - {*claim.ways},
             # Counter-example: asked for a small memory of queues, Artemis loses what it paged. No default is the cause.
             "is about a default, so no setting may be asked for": claim.kind is Kind.DEFAULT and bool(self.settings),
         }

@@ -9,8 +9,9 @@ process (Classic 6.1.7, 0 losses in 8 kills with syncs off). With `persistence=f
 messages. That setting is the fallback. It proves the check only, and shows nothing about a missing sync.
 
 Through a vendor's client two liars of the bundled broker show nothing. A send that is never answered silences the
-client, whose listeners are called in order (JMS 2.0, 7.3.8). And the bundled broker does not speak AMQP 0-9-1. The
-suite then uses that client wrongly, on the broker on trial, so that the check has something to see.
+client, whose listeners are called in order (JMS 2.0, 7.3.8). And the client of AMQP 0-9-1 opens a virtual host that the
+bundled broker does not have. The suite then uses that client wrongly, on the broker on trial, so that the check has
+something to see.
 """
 
 from __future__ import annotations

@@ -121,20 +121,35 @@ COPIES = "copies_of"
 COPIED = need_of(COPIES)
 """Of a publisher whose sends go to several queues each."""
 
+ANOTHER_PROTOCOL = Need("another protocol on the same queues")
+"""Of a client that speaks another protocol than the others of its trial."""
+
 SETTINGS = Need("settings of any name")
 """Of a broker that is offered settings."""
 
 FOR_TOPIC = Need("messages that say what they are for")
 """Over AMQP, of a publisher whose messages are annotated as for a topic."""
 
+PROPERTIES = Need("messages with properties")
+"""Of a publisher whose messages have application properties."""
+
 TIME_TO_LIVE = Need("messages with a time to live")
 """Of a publisher whose messages expire."""
+
+PRIORITY = Need("messages with a priority")
+"""Of a publisher whose messages say one."""
+
+SHORT_LIVES = Need("a time to live of less than a second")
+"""Of a publisher whose messages expire sooner than a clock of seconds can say."""
 
 EXPIRY_QUEUE = Need("a queue that keeps expired messages")
 """Of a scenario that asks for the setting expiry_destination: without it expired messages are discarded."""
 
 MODIFIED = Need("the outcome modified")
 """Over AMQP, of a consumer that gives a delivery back as failed or undeliverable."""
+
+ASKED_AGAIN = Need("a request to have what is unacknowledged once more")
+"""Of a consumer that asks for it without an end of its channel: basic.recover of AMQP 0-9-1."""
 
 SELECTS = Need("message selectors")
 """Of a consumer that selects."""
@@ -162,6 +177,9 @@ CLEAN_RESTART = Need("a clean restart", commands=("stop",))
 KILL_WHILE_STARTING = Need("a kill while it starts", Means.WATCH)
 KILL_OF_HALTED = Need("a kill of what is halted", commands=("pause", "kill"))
 JOURNAL_WATCHED = Need("a look at the files of its journal", Means.WATCH)
+
+EXACTLY_ONCE = Need("messages that are sent exactly once")
+"""Of a publisher whose messages are sent once and for all, over every connection that it takes."""
 
 RAW = Need("the suite's own view of the wire", of_client=True)
 REFUSES = Need("deliveries given back", of_client=True)

@@ -14,17 +14,22 @@ import msgspec
 
 from conformance.history import parse_message
 from conformance.scenario.needs import (
+    ANOTHER_PROTOCOL,
     DISORDERED,
     ENDS_ONE,
+    EXACTLY_ONCE,
     FOR_TOPIC,
     HOLDS,
     PEEKS,
+    PRIORITY,
+    PROPERTIES,
     RESENDS,
     SELECTS,
     TIME_TO_LIVE,
+    TYPED,
     Need,
 )
-from conformance.scenario.script import Consume, Publish
+from conformance.scenario.script import ANOTHER, Consume, Publish
 from conformance.scenario.selectors import SELECTORS, word
 from conformance.words import ordinal
 
@@ -41,6 +46,7 @@ class StepOption:
         says: How the report says it, of the step; empty if other words of the step say it.
         need: What it needs of the broker.
         of_client: What it needs of the client, which a vendor's client does not have.
+        way: The word by which a claim may ask for it (`ways` of the catalogue); empty if none does.
         properties: The application properties that it gives to a message of the step (`p1:3`).
         unwritten: What no script outside the suite does because of it (`... is` not in it); empty if it does all.
     """
@@ -49,6 +55,7 @@ class StepOption:
     says: str | Callable[[Any], str] = ""
     need: Need | None = None
     of_client: Need | None = None
+    way: str = ""
     properties: Callable[[str], Mapping[str, object]] | None = None
     unwritten: str = ""
 
@@ -82,14 +89,23 @@ def as_text(value: object) -> str:
     >>> as_text(True), as_text(7), as_text(0.5)
     ('true', '7', '0.5')
     """
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return format(value, "d") if isinstance(value, int) else str(value)  # str of proton's int32(7) is not its digits
+
+
+def _over(step: Publish | Consume) -> str:
+    return "over another protocol on the same queues" if step.over == ANOTHER else f"over {step.over}"
 
 
 _LATE = "transactions that are sent again, or committed before their answers, are"
 _LOOKS_ON = "a receiver that looks on while others publish, or sends without an answer, are"
 _WINDOWS = "a publish window that the broker knows is"
 
+OVER = StepOption(field="over", says=_over, need=ANOTHER_PROTOCOL, unwritten="clients of two protocols are")
+
 OF_PUBLISH: tuple[StepOption, ...] = (
+    OVER,
     StepOption(
         field="hurries",
         unwritten=_LATE,
@@ -109,6 +125,14 @@ OF_PUBLISH: tuple[StepOption, ...] = (
         field="lives_ms",
         says=lambda step: f"each lives for {step.lives_ms:,} ms",
         need=TIME_TO_LIVE,
+        way="time_to_live",
+    ),
+    StepOption(
+        field="priority",
+        says=lambda step: f"each has the priority {step.priority}",
+        need=PRIORITY,
+        way="message_priority",
+        unwritten="messages with a priority are",
     ),
     StepOption(
         field="unasked_every",
@@ -128,18 +152,33 @@ OF_PUBLISH: tuple[StepOption, ...] = (
         unwritten=_WINDOWS,
     ),
     StepOption(field="resends", of_client=RESENDS, unwritten=_LATE),
+    StepOption(
+        field="exactly_once",
+        says="each is sent exactly once",
+        need=EXACTLY_ONCE,
+        way="exactly_once",
+        unwritten="sends that are to arrive exactly once are",
+    ),
     StepOption(field="queues", unwritten="a publisher that sends to several queues is"),
     StepOption(field="correlates"),
     StepOption(field="for_topic", need=FOR_TOPIC),
     StepOption(
         field="headers",
         says="each has application properties of several types",
+        need=PROPERTIES,
         properties=headers,
     ),
-    StepOption(field="parity", properties=lambda message: {PARITY: parity(message)}),
+    StepOption(
+        field="nulls",
+        says="each has an application property without a value",
+        need=TYPED,
+        properties=lambda _message: {"nothing": None},
+    ),
+    StepOption(field="parity", need=PROPERTIES, properties=lambda message: {PARITY: parity(message)}),
 )
 
 OF_CONSUME: tuple[StepOption, ...] = (
+    OVER,
     StepOption(
         field="rollback_every",
         says=lambda step: f"roll back every {ordinal(step.rollback_every)}",
@@ -236,10 +275,12 @@ def are_altered(
 ) -> bool:
     """Whether a property that was sent is missing in what came, or has another value or type.
 
+    One without a value may be left out.
+
     >>> are_altered({"truth": True}, {"truth": 1}), are_altered({"n": 7}, {"n": "7", "more": ""}, as_text)
     (True, False)
     """
-    said = ((name, say(value)) for name, value in sent.items())
+    said = ((name, say(value)) for name, value in sent.items() if value is not None)
     return any(
         name not in came or came[name] != value or isinstance(came[name], bool) != isinstance(value, bool)
         for name, value in said

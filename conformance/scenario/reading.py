@@ -11,9 +11,11 @@ import msgspec
 
 from conformance.scenario.needs import CLEAN_RESTART, JOURNAL_WATCHED, KILL_OF_HALTED, KILL_WHILE_STARTING, Need
 from conformance.scenario.script import (
+    ANOTHER,
     SETTLE,
     Between,
     Consume,
+    Cut,
     Drain,
     FileRemoved,
     Nth,
@@ -30,6 +32,15 @@ from conformance.scenario.script import (
 
 Value = TypeVar("Value")
 
+_RELEASES = {
+    ("acknowledge", "before"): "cut_before_release",
+    ("answer", "before"): "cut_before_release",
+    ("answer", "after"): "cut_after_release",
+    ("complete", "before"): "cut_after_release",
+}
+"""By the frame at which a consumer loses its connection, and on which side of it: with QoS 2 the answer to an
+acknowledgement, PUBREC, is its release, PUBREL."""
+
 
 def singles(steps: Iterable[Step]) -> Iterator[Single]:
     """Yield every step of one client, in the order in which they begin; those of `Rounds` once."""
@@ -42,6 +53,17 @@ def singles(steps: Iterable[Step]) -> Iterator[Single]:
             yield step
         if isinstance(step, Restart):
             yield from step.beside
+
+
+def cut_around_release(steps: Iterable[Step]) -> set[str]:
+    """Return on which side of a release consumers lose their connections, in words of the catalogue.
+
+    >>> cut_around_release([Publish(1, 1)])
+    set()
+    """
+    faults = [step.until for step in singles(steps) if isinstance(step, Consume)]
+    cuts = [(fault.at.kind, fault.at.at) for fault in faults if isinstance(fault, Cut)]
+    return {_RELEASES[cut] for cut in cuts if cut in _RELEASES}
 
 
 def most_queues(steps: Iterable[Step]) -> int:
@@ -151,6 +173,20 @@ def without_answered_acks(value: Value) -> Value:
         found = msgspec.structs.replace(value, event="ack_written")
     else:
         found = rebuilt(value, without_answered_acks)
+    return cast(Value, found)
+
+
+def over(value: Value, protocol: str) -> Value:
+    """Return steps in which each client of another protocol has this one.
+
+    >>> over((Publish(1, 1, over=ANOTHER), Drain()), "stomp")[0].over
+    'stomp'
+    """
+    found: Any = value
+    if isinstance(value, Publish | Consume):
+        found = msgspec.structs.replace(value, over=protocol) if value.over == ANOTHER else value
+    else:
+        found = rebuilt(value, lambda part: over(part, protocol))
     return cast(Value, found)
 
 

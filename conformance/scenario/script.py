@@ -52,6 +52,7 @@ from conformance.scenario.triggers import (
 )
 
 __all__ = [
+    "ANOTHER",
     "LONGEST_DELAY_MS",
     "LONG_LIFE_MS",
     "MOST_DRAINS",
@@ -120,14 +121,17 @@ class Publish(_Step, frozen=True):
     receiver of the same connection waits during the step, and takes every message that becomes available. No message
     may become available before the commit. `unasked_every`: each such send asks for no answer (raw client only).
     `every_ms`: sends or transactions are due at this interval, however late the broker answers. `resends`: instead of
-    new messages it sends those transactions again, with the same duplicate ids, that the publishers since the last
-    such step had asked to commit last. `hurries`: the request to commit follows the sends at once, and their answers
-    are read with its own. `queues`: the sends go in turn to that many queues; the first is that of the other steps.
-    Each goes to all of them in a scenario with `copies_of`. `correlates`: over AMQP each message has a correlation-id,
-    of the four types that it can have in turn. `for_topic`: over AMQP each message says that it is for a topic.
-    `parity`: each message has the property `parity`, `odd` or `even` by its number. `headers`: each has application
-    properties of several types, which must arrive as they were sent.
-    `lives_ms`: the time to live of each message; 0 for one without end.
+    new messages it sends those transactions again, with the same duplicate ids, that the publishers since the last such
+    step had asked to commit last; with `exactly_once` it goes on with what they have no last answer for, in the session
+    that they had. `exactly_once`: over MQTT each message has QoS 2, and the session outlives its connection. `hurries`:
+    the request to commit follows the sends at once, and their answers are read with its own. `queues`: the sends go in
+    turn to that many queues; the first is that of the other steps. Each goes to all of them in a scenario with
+    `copies_of`. `correlates`: over AMQP each message has a correlation-id, of the four types that it can have in turn.
+    `for_topic`: over AMQP each message says that it is for a topic. `parity`: each message has the property `parity`,
+    `odd` or `even` by its number. `headers`: each has application properties of several types, which must arrive as
+    they were sent. `nulls`: each also has an application property without a value. `lives_ms`: the time to live of each
+    message; 0 for one without end. `priority`: that of each message, from 0 to 9; None for one that says none. `over`:
+    the protocol of this client, if it is another than that of the trial (`ANOTHER`).
 
     If the broker knows publish windows, the client asks it for `window` and `ack_event_mode` (`per_message`,
     `windowed`, or nothing); each `immediate_every`-th send asks for Ack Immediately. `tells_waits`: each wait for the
@@ -155,12 +159,16 @@ class Publish(_Step, frozen=True):
     for_topic: bool = False
     parity: bool = False
     headers: bool = False
+    nulls: bool = False
     lives_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
+    priority: Annotated[int, msgspec.Meta(ge=0, le=9)] | None = None
+    over: str = ""
+    exactly_once: bool = False
 
     @property
     def may_be_refused(self) -> bool:
         """Whether a refusal is an answer to record: a broker may refuse the commit of what it has stored already."""
-        return self.resends
+        return self.resends and not self.exactly_once
 
 
 class Consume(_Step, frozen=True):
@@ -184,8 +192,9 @@ class Consume(_Step, frozen=True):
     consumer of its own. A cumulative acknowledgement covers what all of them got. `from_queue`: so many queues of the
     trial come before the first of these, so that clients beside each other can have a queue each. `ends`: after so many
     deliveries the first of them ends, and gives back what it has not acknowledged; the others go on. `selects`: the
-    name of the selector of each receiver (`scenario.selectors`).
+    name of the selector of each receiver (`scenario.selectors`). `over`: as with a publisher.
 
+    `recovered` among `refuse` asks the broker for what the consumer holds, so with `prefetch` 1 for that delivery.
     For a vendor's client: `thrown` among `refuse` is a listener that throws. `receives` calls `receive()` in a mode
     that otherwise has a listener, and `on_session` calls `acknowledge()` of the session instead of the message's.
     `honest`: no session liar lies in this step, which another step is compared with.
@@ -199,7 +208,7 @@ class Consume(_Step, frozen=True):
     until_silent: bool = False
     renews: int | None = None
     until: Fault | None = None
-    refuse: tuple[Literal["released", "rejected", "failed", "undeliverable", "thrown"], ...] = ()
+    refuse: tuple[Literal["released", "rejected", "failed", "undeliverable", "recovered", "thrown"], ...] = ()
     refuse_every: int = 0
     refuse_again: bool = False
     hold: bool = False
@@ -213,6 +222,7 @@ class Consume(_Step, frozen=True):
     from_queue: int = 0
     ends: int = 0
     selects: str = ""
+    over: str = ""
     receives: bool = False
     on_session: bool = False
     honest: bool = False
@@ -317,6 +327,9 @@ nothing (`MOST_DRAINS`).
 
 MOST_DRAINS = 5
 """Drains of one trial. If the last of them still brings messages, nothing is concluded from what is missing."""
+
+ANOTHER = "another"
+"""The protocol of a client, until a trial has one: any that the broker speaks on the same queues beside its own."""
 
 LONG_LIFE_MS = 3_600_000
 """A message with such a time to live, or a longer one, outlives every trial."""

@@ -123,9 +123,10 @@ class Frame(_Trigger, frozen=True):
 
     `kind` names frames of both protocols: `send` (SEND, or a transfer to the broker), `answer` (to a send or an
     acknowledgement: RECEIPT, or a disposition from the broker), `deliver` (MESSAGE, or a transfer to the client),
-    `acknowledge` (ACK, or a disposition to the broker), `begin`, `commit` and `rollback` (BEGIN, COMMIT and ABORT, or
-    declare and discharge), and `begin_answer`, `commit_answer` and `rollback_answer`. Of a message in several frames
-    the first counts, or with `last` its last one.
+    `acknowledge` (ACK, or a disposition to the broker), `received`, `release` and `complete` (with QoS 2 of MQTT the
+    PUBREC of the broker, and the PUBREL and PUBCOMP of the client), `begin`, `commit` and `rollback` (BEGIN, COMMIT and
+    ABORT, or declare and discharge), and `begin_answer`, `commit_answer` and `rollback_answer`. Of a message in several
+    frames the first counts, or with `last` its last one.
     """
 
     kind: Literal[
@@ -133,6 +134,9 @@ class Frame(_Trigger, frozen=True):
         "answer",
         "deliver",
         "acknowledge",
+        "received",
+        "release",
+        "complete",
         "begin",
         "commit",
         "rollback",

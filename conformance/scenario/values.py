@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
 
 from conformance.scenario import Scenario
+from conformance.scenario.needs import PROPERTIES, TIME_TO_LIVE
 from conformance.scenario.reading import rebuilt, singles
 from conformance.scenario.script import LONG_LIFE_MS, Publish, Step
 from conformance.scenario.space import BY_NAME, Edge, Pair
@@ -20,6 +21,9 @@ OPEN = {
     "properties": ("headers", "correlates", "parity", "for_topic"),
 }
 """The dimensions that a written scenario takes from the seed, where a publisher has none of these fields."""
+
+NEEDS = {"time to live": TIME_TO_LIVE, "properties": PROPERTIES}
+"""What each needs of the broker if it has another edge than the usual one."""
 
 SMALL = 4_096
 """A written scenario may send many thousand messages, and each of no more bytes is in one frame."""
@@ -47,21 +51,21 @@ OPEN_PAIRS = frozenset(
 _USUAL = {field: getattr(Publish(1, 1), field) for fields in OPEN.values() for field in fields}
 
 
-def vary(script: Scenario, seed: int, *, lives: bool) -> tuple[Step, ...]:
+def vary(script: Scenario, seed: int, usual: Collection[str] = ()) -> tuple[Step, ...]:
     """Return the steps of a script with values for what its publishers leave open, each with its own.
 
     Half of what is drawn is the usual edge. If a transaction is sent again, all publishers have the same values, since
-    it must be what it was. Without `lives` no message has a time to live.
+    it must be what it was. The dimensions of `usual` keep that edge.
     """
     if script.settings:
         return script.steps  # it fills a queue or a page by bytes, or asks for an end of its own
     rng = random.Random(f"{script.id}:{seed}:values")
     again = any(isinstance(step, Publish) and step.resends for step in singles(script.steps))
-    same = _values(rng, lives=lives) if again else None
+    same = _values(rng, usual) if again else None
 
     def of_publisher(value: Any) -> Any:
         if isinstance(value, Publish):
-            return _with_values(value, same or _values(rng, lives=lives))
+            return _with_values(value, same or _values(rng, usual))
         return rebuilt(value, of_publisher)
 
     steps: tuple[Step, ...] = of_publisher(script.steps)
@@ -88,10 +92,10 @@ def _fields(name: str, edge: Edge) -> dict[str, Any]:
     return edge.value if isinstance(edge.value, dict) else {OPEN[name][0]: edge.value}
 
 
-def _values(rng: random.Random, *, lives: bool) -> dict[str, Edge]:
+def _values(rng: random.Random, usual: Collection[str]) -> dict[str, Edge]:
     found = {}
-    for name, (usual, *others) in TAKEN.items():
-        found[name] = usual if rng.random() < 0.5 or (name == "time to live" and not lives) else rng.choice(others)
+    for name, (first, *others) in TAKEN.items():
+        found[name] = first if rng.random() < 0.5 or name in usual else rng.choice(others)
     return found
 
 

@@ -122,6 +122,11 @@ class ConsumerKilledAfterCumulativeAcknowledgement:
             exposure="acknowledgements_confirmed",
             control=Liar("client-ack-is-individual", over="stomp"),
         ),
+        Check(
+            "delivered_after_acknowledgement",
+            exposure="acknowledgements_confirmed",
+            control=Liar("client-ack-is-individual", over="amqp091"),
+        ),
         GONE,
     )
 
@@ -198,6 +203,11 @@ class ConsumerKilledUnderIndividual:
             "gone",
             exposure="delivered_unacknowledged",
             control=Liar("individual-ack-is-cumulative", over="stomp"),
+        ),
+        Check(
+            "gone",
+            exposure="delivered_unacknowledged",
+            control=Liar("individual-ack-is-cumulative", over="amqp091"),
         ),
         GONE,
         Check("came_back", exposure="delivered_unacknowledged"),

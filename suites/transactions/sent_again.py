@@ -3,7 +3,7 @@
 from conformance.scenario import KILLS, Check, Liar, scenario
 from conformance.scenario.script import SETTLE, Between, Kill, Nth, Publish, Restart, Rounds, Together
 
-ONCE = Check("sent_again_not_once", exposure="sent_again", control=Liar("mistakes-duplicate-ids"))
+ONCE = Check("not_once", exposure="sent_again", control=Liar("mistakes-duplicate-ids"))
 IN_COMMIT = Kill(Nth("commit_written", Between(4, 20)), delay_percent=Between(0, 200))
 
 

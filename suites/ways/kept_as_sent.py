@@ -20,6 +20,23 @@ ALTERED = Check("corrupt", exposure="received", control=Liar("turns-true-to-fals
 
 
 @scenario
+class MessagesWithPriorities:
+    """Publishers send messages of the lowest, a high and the highest priority, and the broker is restarted in order.
+
+    A consumer takes some of them, and a drain the others. Each must still say its priority.
+    """
+
+    mode = "individual"
+    steps = (
+        *(Publish(30, window=10, priority=priority) for priority in (0, 7, 9)),
+        Restart(clean=True),
+        Consume("individual", prefetch=20, stop=40),
+        *SETTLE,
+    )
+    checks = (Check("corrupt", exposure="received", control=Liar("forgets-priorities-at-a-start")),)
+
+
+@scenario
 class MessagesWithPropertiesAtOnce:
     """A publisher sends 80 messages with application properties of many kinds, and a consumer takes them.
 

@@ -48,6 +48,7 @@ EXPOSURES = """
 3 transactions_at_risk: kept 1, acked_in t1 1, committed t1 by=consumer-1, pause 200, kept 2, acked_in t2 2, forwarded t2 p9:1,
     committed t2 None by=consumer-1, put t1 3, committed t1, put t2 4, killed, settled 1
 1 sent_again: put t1 1 2, committed t1 INFO, killed, again t1 1, committed t1 by=publisher-2
+1 resumed: sent 1 2 detail="exactly once", killed, of publisher-2 SEND INVOKE p1:1 detail="exactly once, PUBREL 1 again"
 1 undischarged: put t1 1, put t2 2, rolled_back t2, put t3 3, committed t3 None
 1 acknowledged_undischarged: acked_in t1 1, acked_in t2 2, committed t2 None by=consumer-1, took 3
 2 acknowledged_in_transactions: acked_in t1 1, committed t1 by=consumer-1, acked_in t2 2, rolled_back t2 by=consumer-1,

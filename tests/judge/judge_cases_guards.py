@@ -255,7 +255,9 @@ GUARDS = """
 1 1 a rollback of a message, and of one that was refused: put t1 1, sent 2 tx=t1, refused 2 tx=t1, rolled_back t1,
     wrote t1
 
-[sent_again_not_once]
+[not_once]
+0 0 sent exactly once, and not there, without settled: sent 1 detail="exactly once", confirmed 1
+0 0 sent exactly once, not persistent, and not there: sent 1 durable=False detail="exactly once", confirmed 1, settled
 0 0 sent again after a commit that was not stored, without settled 1 2: put t1 1 2, committed t1 INFO, killed, again
     t1 1 2, committed t1 by=publisher-2
 0 0 taken for what the broker has, and nothing is there, without put t1 1 2: committed t1 INFO, killed, again t1 1 2,

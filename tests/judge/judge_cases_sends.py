@@ -247,7 +247,12 @@ SENDS = """
 0 0 a commit without an answer promises nothing of an acknowledgement: kept 1, acked_in t1 1,
     committed t1 None by=consumer-1, killed consumer-1, settled 1
 
-[sent_again_not_once]
+[not_once]
+1 0 sent exactly once, and there once: sent 1 detail="exactly once", confirmed 1, settled 1
+1 1 sent exactly once, and there twice: sent 1 detail="exactly once", confirmed 1, settled 1 1
+1 1 sent exactly once, and not there: sent 1 detail="exactly once", confirmed 1, settled
+1 0 sent exactly once, without a last answer, and not there: sent 1 detail="exactly once", no_answer 1, settled
+1 1 sent exactly once, without a last answer, and there twice: sent 1 detail="exactly once", no_answer 1, settled 1 1
 2 0 sent again after a commit that was not stored: put t1 1 2, committed t1 INFO, killed, again t1 1 2,
     committed t1 by=publisher-2, settled 1 2
 2 0 sent again after a commit that was stored, and refused: put t1 1 2, committed t1 INFO, killed, again t1 1 2,

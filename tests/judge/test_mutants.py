@@ -35,7 +35,7 @@ ALIVE = {
         delivered_after_acknowledgement: without NOT acked_at IS NULL
         lost_though_old: without confirmed
         not_exactly_one: without NOT acked_at IS NULL
-        sent_again_not_once: without in_transaction
+        not_once: without in_transaction
         sooner_than_round_trip: without send_txn IS NULL
         transaction_torn: without (in_transaction OR NOT ack_txn IS NULL)
     """,

@@ -474,6 +474,17 @@ def test_without_a_fault_one_trial_is_enough():
     assert (Verdict.HOLDS, "none") == (answers.verdict, answers.fault), answers.reason
 
 
+def test_what_was_withheld_before_its_fault_counts():
+    """Of a consumer that was to meet the fault and was given nothing; its control fails in the same way."""
+    run = msgspec.structs.replace(RUN, protocol="mqtt")
+    vain = [facts(offends={"stuck": 3}, effective=())] * 3
+    seen = rule("EXPECT-SERVED-01", "consumer-killed-under-auto", vain, run=run)
+    control = (vain, "liar skips-every-hundredth-delivery")
+    held = rule("EXPECT-SERVED-01", "consumer-killed-under-auto", CLEAN, *control, run=run)
+
+    assert (Verdict.VIOLATED, Verdict.HOLDS) == (seen.verdict, held.verdict), (seen.reason, held.reason)
+
+
 def test_a_fault_that_did_not_bite_voids_only_what_is_about_it():
     tame = [facts(effective=())] * 3
     held = rule("EMS-STEP-02", AUTO, tame, [facts(offends={"unanswered_send": 1}, effective=())] * 3,

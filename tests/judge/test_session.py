@@ -130,6 +130,26 @@ def test_stopped_while_it_starts(python):
     assert gone(pid)
 
 
+def test_a_start_after_one_that_was_stopped(python):
+    """PySpark keeps the first JVM of a process: it would ask the one that has ended, again and again."""
+    process = python(
+        "from pyspark import SparkContext\nfrom pyspark.sql import SparkSession\n"
+        "from conformance.errors import JudgeError\nfrom conformance.judge import spark\n"
+        "real = SparkSession.Builder.getOrCreate\n"
+        "def stopped_beside(builder):\n"
+        "    SparkSession.Builder.getOrCreate = real\n"
+        "    next(iter(spark.RUNNING)).stop()\n"
+        "    SparkContext._gateway = object()\n"
+        "    raise ConnectionRefusedError('refused')\n"
+        "SparkSession.Builder.getOrCreate = stopped_beside\n"
+        "try: spark.JudgeSession.start()\nexcept JudgeError as error: print(error)\n"
+        "with spark.JudgeSession.start() as session: print(session.spark.range(3).count())"
+    )
+    output, errors = ended(process, 60)
+
+    assert ("Spark did not start: refused\n3\n", "") == (output, errors)
+
+
 def test_a_jvm_that_was_started_before_its_session(python):
     """It is the one of the next session. An unused one ends by the function that its start returned."""
     process = python(

@@ -137,6 +137,7 @@ def plain(*steps, **changes):
         ("delivered_twice", plain(Consume("individual_dups_ok"))),
         ("overtaken", plain(Publish(9, window=3, durable=False))),
         ("overtaken", plain(Publish(9, window=3, queues=2))),
+        ("overtaken", plain(Publish(9, window=3, resends=True, exactly_once=True))),
         ("overtaken", plain(Consume("individual", refuse=("released",)))),
         ("overtaken", plain(Consume("individual", receivers=2))),
         ("overtaken", plain(Together((Consume("individual"), Consume("individual"))))),
@@ -149,6 +150,7 @@ def test_what_the_script_itself_may_cause(anomaly, script):
     assert not applicable.judges(claim, anomaly, script, about, RUN)
     assert applicable.judges(claim, anomaly, plain(), about, RUN)
     assert applicable.judges(claim, "corrupt", script, about, RUN)
+    assert not applicable.judges(claim, "corrupt", plain(Publish(9, window=3, priority=7)), about, RUN)
     assert not applicable.judges(claim, anomaly, plain(), record("t", script.id, "control", "off"), RUN)
 
 
@@ -185,8 +187,12 @@ def test_a_vendors_client_is_not_accused_of_a_loss_by_a_cut(protocol, judged):
         ("amqp", "", {"EXPECT-ORDER-01", "EXPECT-TWICE-01", "AMQP-ACC-02"}),
         ("stomp", "", {"EXPECT-ORDER-01", "EXPECT-TWICE-01", "STOMP-ACK-05"}),
         ("jms", "artemis-jms", {"JMS-ORDER-01", "JMS-ACK-01"}),
-        ("amqp091", "", {"EXPECT-ORDER-01", "EXPECT-TWICE-01"}),
-        ("amqp091", "qpid-amqp091", {"EXPECT-ORDER-01", "EXPECT-TWICE-01", "JMS-ORDER-01", "JMS-ACK-01"}),
+        ("amqp091", "", {"EXPECT-ORDER-01", "EXPECT-TWICE-01", "AMQP091-ORDER-01"}),
+        (
+            "amqp091",
+            "qpid-amqp091",
+            {"EXPECT-ORDER-01", "EXPECT-TWICE-01", "AMQP091-ORDER-01", "JMS-ORDER-01", "JMS-ACK-01"},
+        ),
     ],
 )
 def test_order_and_acknowledgement_bind_by_a_document_where_one_speaks(protocol, vendor, judged):

@@ -17,6 +17,7 @@ from conformance.judge.rows import Verdict, Witness
 from conformance.report import html as report_html
 from conformance.report import questions, write_all
 from conformance.report.model import Expectations, Item, Standing
+from conformance.scenario.script import SETTLE, Consume, Publish
 
 VOID = {"meta", "br", "link", "img", "input", "hr"}
 
@@ -217,6 +218,36 @@ def test_a_run_without_anything_has_a_page(catalogue, page_of, changes):
     assert ("Nothing was tried." in page.text, []) == (True, page.unbalanced)
     assert len(page.ids) == len(set(page.ids))
     assert set() == {f"claim-{claim}" for claim in catalogue.claims} - set(page.ids)
+
+
+def crossed(name, protocol, **changes):
+    steps = (Publish(9, 9), Consume("auto", over=protocol), *SETTLE)
+    return trial(name, scenario="crossed", steps=steps, **changes)
+
+
+def test_each_pair_of_protocols_has_its_row(page_of):
+    """A trial that is void, or of a control, says nothing of them; a claim of the other direction was not tried here."""
+    back = trial("b1", scenario="back", steps=(Publish(9, 9, over="stomp"), Consume("auto"), *SETTLE))
+    alone = trial("a1", scenario="alone", steps=(Publish(9, 9), Consume("auto"), *SETTLE))
+    trials = (crossed("s1", "stomp"), crossed("s2", "stomp"), crossed("m1", "amqp091"), back, alone)
+    more = (crossed("v1", "stomp", void="it did not start"), crossed("c1", "stomp", arm="control"))
+    seen = (Witness(trial="s1", queue="orders", message="p1-000001"),)
+    found = judgement(
+        row("EXPECT-CROSSED-01", Verdict.VIOLATED, scenario="crossed", witnesses=seen),
+        row("EXPECT-CROSSED-02", scenario="crossed"),
+        row("EXPECT-CROSSED-03", Verdict.INCONCLUSIVE, scenario="back"),
+        row("EXPECT-BODY-01", scenario="alone"),
+        trials=(*trials, *more),
+    )
+    pairs = {(pair.sent, pair.received): list(pair.cells.values()) for pair in report_html.crossing_views(found)}
+
+    assert {
+        ("amqp", "stomp"): ["1 of 2 trials", "0 of 2 trials", ""],
+        ("amqp", "amqp091"): ["0 of 1 trial", "0 of 1 trial", ""],
+        ("stomp", "amqp"): ["", "", "0 of 1 trial, undecided"],
+    } == pairs
+    assert "crossings" in page_of(found).ids
+    assert "crossings" not in page_of(judgement(trials=(alone,))).ids
 
 
 def test_a_scenario_that_this_version_does_not_have(catalogue):

@@ -17,9 +17,9 @@ PLAIN = Publish(50, window=10)
 
 def test_each_publisher_takes_from_the_seed_what_it_leaves_open():
     script = scenario_of("some", (PLAIN,) * 40)
-    steps = vary(script, 3, lives=True)
+    steps = vary(script, 3)
 
-    assert steps == vary(script, 3, lives=True) != vary(script, 4, lives=True)
+    assert steps == vary(script, 3) != vary(script, 4)
     assert {256, 4096} == {step.size for step in publishers(steps)}
     assert len({step.lives_ms for step in publishers(steps)}) == 7
     assert {step.headers for step in publishers(steps)} == {True, False}
@@ -30,20 +30,21 @@ def test_what_a_scenario_says_stays():
     """A size, a time to live, or properties of its own."""
     said = Publish(50, window=10, size=999, lives_ms=2_000, correlates=True)
 
-    assert vary(scenario_of("some", (said,) * 20), 3, lives=True) == (said,) * 20
+    assert vary(scenario_of("some", (said,) * 20), 3) == (said,) * 20
 
 
-def test_no_time_to_live_where_the_broker_has_none():
-    steps = vary(scenario_of("some", (PLAIN,) * 40), 3, lives=False)
+def test_nothing_is_drawn_that_the_broker_has_not():
+    plain = publishers(vary(scenario_of("some", (PLAIN,) * 40), 3, ["time to live", "properties"]))
 
-    assert {0} == {step.lives_ms for step in publishers(steps)}
+    assert {(0, False, False)} == {(step.lives_ms, step.headers, step.parity) for step in plain}
+    assert {256, 4096} == {step.size for step in plain}
 
 
 def test_what_is_sent_again_is_what_it_was():
     again = Publish(10, window=10, batch=5, resends=True)
     found = {
         (step.size, step.lives_ms, step.headers, step.parity)
-        for step in publishers(vary(scenario_of("some", (PLAIN, PLAIN, again)), 5, lives=True))
+        for step in publishers(vary(scenario_of("some", (PLAIN, PLAIN, again)), 5))
     }
 
     assert len(found) == 1
@@ -52,7 +53,7 @@ def test_what_is_sent_again_is_what_it_was():
 def test_clients_beside_each_other_take_values_too():
     steps = (Together((PLAIN, Consume("auto"))), Restart(beside=(PLAIN,))) * 20
 
-    assert len({step.size for step in publishers(vary(scenario_of("some", steps), 3, lives=True))}) == 2
+    assert len({step.size for step in publishers(vary(scenario_of("some", steps), 3))}) == 2
 
 
 def test_a_run_meets_nearly_every_pair_of_values_under_a_kill():
@@ -61,7 +62,7 @@ def test_a_run_meets_nearly_every_pair_of_values_under_a_kill():
     for script in load(claims.load()).values():
         if script.varies and script.fault and script.fault.name == "kill":
             for seed in range(3):
-                met |= open_pairs(vary(script.drawn(seed), seed, lives=True))
+                met |= open_pairs(vary(script.drawn(seed), seed))
 
     assert len(OPEN_PAIRS - met) <= 2
     assert met <= OPEN_PAIRS

@@ -125,10 +125,10 @@ DELIVERIES = (
         "stuck",
         """A waiting consumer with credit was not given a confirmed message in time.
 
-        It is stuck if the depth of the queue stayed above zero for the liveness bound, and the message came later or is
-        still counted at the end. Or if a consumer alone at its queue, with nothing open, waited for that bound in vain,
-        and the message came later. It is late if only a drain after another clean restart brought it, with any depth. A
-        missing message that the depth does not count is lost, and not stuck.
+        It is stuck if the depth stayed above zero for the liveness bound, and the message came later or is counted at
+        the end. Or if a consumer alone at its queue, with nothing open, waited for that bound in vain, and it came
+        later. It is late if only a drain after another clean restart brought it. What no depth counts is lost, and
+        not stuck.
         """,
         applies="(confirmed OR committed) AND (stuck_at IS NOT NULL OR silent_drains > 0)",
         offends="(ack_sent_at IS NULL AND (redelivered_at > stuck_at OR (stuck_at IS NOT NULL AND left_in_queue)))"

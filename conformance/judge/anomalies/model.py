@@ -61,7 +61,7 @@ class Anomaly:
     @property
     def true_without_fault(self) -> bool:
         """Whether an offence counts although the fault of its trial did not take effect."""
-        return self.at_disk or self.name == "not_recovered"
+        return self.at_disk or self.name in ("not_recovered", "stuck")
 
     def rests_on(self, kinds: Iterable[Evidence]) -> bool:
         return bool(fates.EVIDENCE.get(self.name, frozenset()) & set(kinds)) or any(

@@ -234,15 +234,15 @@ TRANSACTIONS = (
         order="committed_at",
     ),
     Anomaly(
-        "sent_again_not_once",
-        """A message of a transaction that was sent again is not there exactly once.
+        "not_once",
+        """A message of a transaction that was sent again, or one of QoS 2, is not there exactly once.
 
-        The commit of the second sending was answered: as done, or refused because the broker has its messages already.
+        Its second commit was answered: as done, or refused as known. Without a last answer, QoS 2 may bring it or not.
         """,
-        applies="in_transaction AND sendings > 1 AND durable AND settled"
-        " AND (committed_at IS NOT NULL OR commit_refused)",
-        offends="received <> 1",
-        words="messages of transactions that were sent again are there twice, or not at all",
+        applies="(exactly_once OR (in_transaction AND sendings > 1 AND (committed_at IS NOT NULL OR commit_refused)))"
+        " AND durable AND settled",
+        offends="received > 1 OR (received = 0 AND (confirmed OR NOT exactly_once))",
+        words="messages that were to be there exactly once are there twice, or not at all",
     ),
     Anomaly(
         "available_early",

@@ -98,10 +98,10 @@ STRANGE = (
     ),
     UndrainedAnomaly(
         "not_alive",
-        "Without a fault or a cause of this machine the broker ended, or dropped the connection of a client.",
+        "Without a fault or a cause of this machine the broker ended, dropped a connection or broke the protocol.",
         applies="attempted",
         offends="not_alive IS NOT NULL",
-        words="messages sent to a broker that ended, or dropped a connection, by itself",
+        words="messages sent to a broker that ended, dropped a connection or broke the protocol by itself",
         trials=2,
     ),
 )

@@ -335,6 +335,7 @@ MESSAGE: Mapping[str, str] = {
     "next_marked": "max_by(redelivered, at_ns) FILTER (WHERE hands)",
     "handed_on_one_link": "min(link) FILTER (WHERE hands) = max(link) FILTER (WHERE hands)",
     "sendings": "count_if(sent)",
+    "exactly_once": "bool_or(sent AND coalesce(detail = 'exactly once', false))",
     "send_txn": "max(txn) FILTER (WHERE sent)",
     "ack_txn": "max(txn) FILTER (WHERE acks)",
     "ack_txns_differ": f"coalesce(min(xxhash64({_PROCESS_CODE}, txn)) FILTER (WHERE acks AND txn IS NOT NULL)"

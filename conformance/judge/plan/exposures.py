@@ -74,6 +74,7 @@ EXPOSURES: Mapping[str, ExposureRule] = {
     "in_transactions": ExposureRule("in_transaction", period="sent_period"),
     "commits_asked": ExposureRule("in_transaction AND commit_asked_at IS NOT NULL", period="sent_period"),
     "sent_again": _at_a_commit("in_transaction AND sendings > 1"),
+    "resumed": ExposureRule("exactly_once AND sendings > 1", period="sent_period"),
     "undischarged": ExposureRule("in_transaction AND NOT discharged", period="sent_period"),
     "acknowledged_undischarged": ExposureRule("ack_txn IS NOT NULL AND NOT discharged", period="ack_asked_period"),
     "acknowledged_in_transactions": ExposureRule(
