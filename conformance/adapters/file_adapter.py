@@ -20,7 +20,7 @@ from conformance.adapters.launchers import choose
 from conformance.claims import STORED, Value
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
-from conformance.protocols import describe
+from conformance.protocols import describe, others
 from conformance.scenario import needs
 from conformance.scenario.needs import Need, Wanted
 
@@ -91,10 +91,18 @@ class FileAdapter:
     def lacks_over(self, need: Need, protocol: str) -> str:
         over, name, traits = self.file.protocols[protocol], self.name, describe(protocol).traits
         outcomes = over.options.outcomes
+        beside = () if self.launcher.owned else others(protocol, self.file.protocols)
         met: Mapping[Need, tuple[object, str]] = {
+            needs.ANOTHER_PROTOCOL: (beside, f"{name} has no other protocol on the queues of {protocol} that we start"),
             needs.COPIED: (over.copied, f"the adapter of {name} does not say `copied` over {protocol}"),
+            needs.EXACTLY_ONCE: (
+                "exactly_once" in self.capabilities(protocol),
+                f"the adapter of {name} does not declare exactly_once over {protocol}",
+            ),
             needs.FOR_TOPIC: (traits.annotations, f"messages have no annotations over {protocol}"),
             needs.MODIFIED: ("modified" in outcomes, f"{name} has only {', '.join(outcomes)} over {protocol}"),
+            needs.ASKED_AGAIN: ("recovered" in outcomes, f"a consumer has no word for it over {protocol}"),
+            needs.PRIORITY: (traits.priority, f"a message has no field for it over {protocol}"),
             needs.SELECTS: (
                 "selectors" in self.capabilities(protocol),
                 f"the adapter of {name} does not declare selectors over {protocol}",

@@ -43,8 +43,8 @@ class ClientFile(Table):
     each of our acknowledgement modes, by name; a mode that is missing is not supported. `individual` is the method by
     which a message acknowledges only itself. `prefetch` is a parameter in units of `prefetch_scale`; `quote` encloses
     the value of a parameter. `lost` are the exceptions of a lost connection; any other exception is an answer of the
-    broker. `asynchronous` are the parameters for sending with a completion listener (JMS 2.0, section 7.3), or false if
-    the client has none.
+    broker. `virtual_host` is the only one that its address opens, if the protocol has them. `asynchronous` are the
+    parameters for sending with a completion listener (JMS 2.0, section 7.3), or false if the client has none.
     """
 
     name: Word
@@ -56,6 +56,7 @@ class ClientFile(Table):
     api: Literal["jakarta.jms", "javax.jms"]
     factory: str
     address: str
+    virtual_host: str = ""
     setter: str = ""
     individual: str = "acknowledge"
     parameters: Mapping[str, str] = {}
@@ -84,6 +85,11 @@ class ClientFile(Table):
         """Fetch its jars and check their checksums; `FetchError` names a jar that is not available."""
         artifacts = [jar.of(self.name) for jar in self.jars]
         return fetch.fetch_all(artifacts, progress, offline=offline)
+
+    def reaches(self, broker: BrokerFile) -> bool:
+        """Whether clients of the broker open the virtual host that it opens."""
+        options = broker.protocols[self.wire].options
+        return self.virtual_host in ("", getattr(options, "virtual_host", ""))
 
     def through(self, broker: BrokerFile) -> Protocol:
         """Describe the protocol of the broker as an application of this client sees it."""
@@ -135,7 +141,7 @@ def over(wire: str) -> list[str]:
 def speaking(protocol: str, broker: BrokerFile) -> Iterator[ClientFile]:
     """Yield the clients that can test that broker over one of `VENDOR_SURFACES`."""
     for client in map(find, names()):
-        if client.surface == protocol and client.wire in broker.protocols:
+        if client.surface == protocol and client.wire in broker.protocols and client.reaches(broker):
             yield client
 
 
@@ -157,6 +163,15 @@ def choose(asked: str, protocol: str, adapter: Adapter) -> ClientFile | None:
     if not asked:
         return None if protocol in WIRES else next(iter(fitting.values()), None)
     client = find(asked)
+    if client.wire in adapter.file.protocols and not client.reaches(adapter.file):
+        raise UsageError(
+            f"--client {asked} opens the virtual host {client.virtual_host!r}, and the file of {adapter.file.name} "
+            f"says another one in [protocols.{client.wire}]: leave --client out to use the suite's own client",
+            code="client-does-not-fit",
+            client=asked,
+            protocol=protocol,
+            fitting=tuple(fitting),
+        )
     if asked not in fitting:
         raise UsageError(
             f"--client {asked} speaks {client.wire} (--protocol {client.surface}), which {adapter.file.title} does not "

@@ -15,8 +15,11 @@ from conformance.errors import ConformanceError
 
 FIRST_S = 30.0
 """The seconds before the first batch, and the fewest between two."""
-RESTS = 9
-"""After a batch the judge rests this many times as long as the batch took: trials need the cores."""
+RESTS = 3
+"""After a batch the judge rests this many times as long as the batch took: trials need the cores.
+
+Not nine times: then up to four tenths of a run were left to the end, where nothing runs beside the judge.
+"""
 
 
 class BatchJudge:

@@ -80,7 +80,7 @@ def _start_and_kill(
     target: StartingTarget, launch: Callable[[], None], journal: pathlib.Path, k: int
 ) -> tuple[int, int]:
     """Return the accesses that were seen before the kill, and how many microseconds its signals took."""
-    with contextlib.closing(FileWatch(journal, ACCESSES)) as watch:
+    with contextlib.closing(FileWatch(journal, ACCESSES, below=True)) as watch:
         launch()
         with target.armed("kill") as descriptors:
             seen = _wait(target, watch, descriptors[0], k) if descriptors else 0

@@ -111,11 +111,12 @@ def assumptions(adapter: Adapter) -> list[str]:
 def unstored_claims(adapter: Adapter) -> list[str]:
     """List, by protocol, the claims about stored messages that do not apply because the file does not declare it."""
     about = [claim for claim in claims.load().claims.values() if claims.STORED in claim.capabilities]
-    return [
-        f"over {protocol}: {', '.join(claim.id for claim in about if protocol in claim.surfaces)}"
+    found = {
+        protocol: [claim.id for claim in about if protocol in claim.surfaces]
         for protocol in _checked_protocols(adapter)
         if claims.STORED not in adapter.capabilities(protocol) and adapter.capabilities(protocol) >= DURABLE
-    ]
+    }
+    return [f"over {protocol}: {', '.join(ids)}" for protocol, ids in found.items() if ids]
 
 
 def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *, offline: bool = False) -> None:

@@ -21,18 +21,20 @@ from conformance.adapters import Adapter, BrokerRequest, EffectiveSettings, open
 from conformance.adapters.file.settings import weaken
 from conformance.adapters.vendor_clients import ClientFile
 from conformance.claims import STORED, Catalogue, Claim, Subject, Value, is_about, unmet
+from conformance.protocols import others
 from conformance.scenario import MOST_ROUNDS, TRIALS, Check, Control, Liar, Scenario, SessionLiar, Weakened, slug
 from conformance.scenario.controls import STORES, changes_broker, needed_by, substitute
-from conformance.scenario.needs import CLEAN_RESTART, TIME_TO_LIVE, Means
+from conformance.scenario.needs import CLEAN_RESTART, Means
 from conformance.scenario.reading import (
     broker_acts,
     most_queues,
+    over,
     singles,
     without_answered_acks,
     without_last_restart,
 )
 from conformance.scenario.script import After, All, Consume, Drain, Offer, Restart, Rounds, Step
-from conformance.scenario.values import vary
+from conformance.scenario.values import NEEDS, vary
 
 REFERENCE = "reference"
 
@@ -419,9 +421,12 @@ def _planned(
     identity = f"{scenario.id}.{label}.{index}"
     seed = zlib.crc32(f"{selection.seed}:{identity}".encode())
     rounds = selection.rounds if _starts_fast(adapter) else min(selection.rounds, SLOW_ROUNDS)
+    script = drawn_for(scenario, seed, adapter, selection.protocol, rounds, control=arm == "control")
+    if script.crosses and (beside := others(selection.protocol, adapter.file.protocols)):
+        script = dataclasses.replace(script, steps=over(script.steps, beside[(index - 1) % len(beside)]))
     return Planned(
         id=identity,
-        script=drawn_for(scenario, seed, adapter, selection.protocol, rounds, control=arm == "control"),
+        script=script,
         rounds=rounds,
         arm=arm,
         control=control,
@@ -448,7 +453,7 @@ def drawn_for(
     script = scenario.drawn(seed, rounds, control=control)
     steps = script.steps
     if script.varies and not (control or measures_time(script)):
-        steps = vary(script, seed, lives=not adapter.lacks_over(TIME_TO_LIVE, protocol))
+        steps = vary(script, seed, [name for name, need in NEEDS.items() if adapter.lacks_over(need, protocol)])
     return dataclasses.replace(script, steps=without_last_restart(steps) if adapter.lacks(CLEAN_RESTART) else steps)
 
 

@@ -102,7 +102,12 @@ def test_it_listens_on_its_configured_port_and_no_other(tmp_path: pathlib.Path, 
 
     bound = [one for one in every if one.status == "LISTEN" or one.type is socket.SOCK_DGRAM]
     heard = {(one.laddr.ip.removeprefix("::ffff:"), one.laddr.port) for one in bound}
-    assert heard == {broker.endpoint("amqp"), broker.endpoint("stomp"), broker.endpoint("http")}
+    assert heard == {
+        broker.endpoint("amqp"),
+        broker.endpoint("stomp"),
+        broker.endpoint("mqtt311"),
+        broker.endpoint("http"),
+    }
 
 
 def test_settings_are_attributes_of_the_configuration_and_absent_ones_are_not(

@@ -55,6 +55,7 @@ def test_the_bundled_brokers_are_found() -> None:
         "activemq",
         "artemis",
         "ems",
+        "hivemq",
         "mosquitto",
         "openmq",
         "qpid",

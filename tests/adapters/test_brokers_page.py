@@ -112,7 +112,7 @@ def test_required_keys_are_marked() -> None:
     asked, owned, of_clients = published["anyOf"]
     assert [{"required": [*made, "depth"]}, {"required": ["external"]}] == [asked, owned]
     assert made == of_clients["required"]
-    assert ["mqtt"] == of_clients["properties"]["protocols"]["propertyNames"]["enum"]
+    assert ["mqtt", "mqtt311"] == of_clients["properties"]["protocols"]["propertyNames"]["enum"]
 
 
 def required(model: type[pydantic.BaseModel]) -> list[str]:

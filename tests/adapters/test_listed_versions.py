@@ -20,7 +20,7 @@ def test_every_default_version_is_listed() -> None:
     """The bundled broker has no other version, and lists none."""
     lists = {file.name: file.versions for file in FILES}
 
-    assert {"activemq", "artemis", "mosquitto", "openmq", "qpid", "rabbitmq", "reference"} == {*lists}
+    assert {"activemq", "artemis", "hivemq", "mosquitto", "openmq", "qpid", "rabbitmq", "reference"} == {*lists}
     assert [file.name for file in FILES if file.default_version not in file.versions] == ["reference"]
 
 

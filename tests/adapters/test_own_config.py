@@ -247,7 +247,7 @@ def test_an_acceptor_for_each_protocol_has_a_port_of_its_own(tmp_path):
         "tcp://h:2?protocols=STOMP",
         "tcp://h:3?protocols=MQTT",
     ]
-    ports = {"amqp": "main", "stomp": "stomp", "mqtt": "mqtt"}
+    ports = {"amqp": "main", "stomp": "stomp", "mqtt": "mqtt", "mqtt311": "mqtt"}
     assert ports == {name: one.port for name, one in mine.file.protocols.items()}
     assert {*ports.values()} == {*mine.file.ports} == {*mine.file.start.ready_ports}
     with pytest.raises(UsageError, match="unknown protocol of artemis 'jms'"):
@@ -266,7 +266,7 @@ def test_a_broker_without_a_protocol_does_not_speak_it(tmp_path):
 def test_an_acceptor_that_names_no_protocol_speaks_all(tmp_path):
     mine = own_of(SMALL.replace("?protocols=AMQP,STOMP,CORE;amqpCredits=7", ""), tmp_path)
 
-    assert dict.fromkeys(("amqp", "stomp", "core", "mqtt"), "main") == {
+    assert dict.fromkeys(("amqp", "stomp", "core", "mqtt", "mqtt311"), "main") == {
         name: one.port for name, one in mine.file.protocols.items()
     }
 
@@ -461,6 +461,7 @@ def test_a_copy_of_keys_listens_on_ports_of_its_own(tmp_path):
         "auth_backends.1 = internal",
         "listeners.tcp.1 = 127.0.0.1:{main_port}",
         "stomp.listeners.tcp.1 = 127.0.0.1:{stomp_port}",
+        "mqtt.listeners.tcp.1 = 127.0.0.1:{mqtt_port}",
         "management.tcp.ip = 127.0.0.1",
         "management.tcp.port = {http_port}",
     ]

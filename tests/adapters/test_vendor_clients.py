@@ -162,6 +162,8 @@ def test_the_one_that_was_asked_for_or_the_own(asked: str, protocol: str, broker
         ("artemis-jms", "jms", "qpid", "client-does-not-fit", ("qpid-jms",)),
         ("qpid-jms", "amqp091", "qpid", "client-does-not-fit", ("qpid-amqp091",)),
         ("qpid-jms", "jms", "ems", "client-does-not-fit", ()),
+        ("qpid-amqp091", "amqp091", "reference", "client-does-not-fit", ()),
+        ("qpid-amqp091", "amqp091", "rabbitmq", "client-does-not-fit", ()),
         ("artemis", "jms", "artemis", "unknown-client", None),
     ],
 )
@@ -171,6 +173,11 @@ def test_one_that_does_not_go_with_the_rest_is_refused(
     with pytest.raises(UsageError) as caught:
         choose(asked, protocol, adapters.find(broker))
     assert (code, fitting) == (caught.value.code, caught.value.fields.get("fitting"))
+
+
+def test_the_virtual_host_that_a_client_opens_is_named() -> None:
+    with pytest.raises(UsageError, match="--client qpid-amqp091 opens the virtual host 'default', and the file of ref"):
+        choose("qpid-amqp091", "amqp091", adapters.find("reference"))
 
 
 # a broker as it shows it

@@ -90,7 +90,7 @@ def test_nothing_is_published_but_on_the_numbers_that_are_reserved(broker, prete
     broker.start()
     spec = pretend.containers[0].spec
 
-    clients = {broker.endpoint(protocol)[1] for protocol in ("amqp", "amqp091", "stomp")}
+    clients = {broker.endpoint(protocol)[1] for protocol in ("amqp", "amqp091", "stomp", "mqtt")}
     assert clients | {broker.service.endpoint("http")[1]} == {*spec.ports.values()}
     assert "0.0.0.0" not in broker.depth_probe("orders").url
 

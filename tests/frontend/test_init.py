@@ -47,6 +47,7 @@ def test_what_is_not_sure_is_a_comment(typed, tmp_path):
         ("amqp", ['# ack_confirm = "disposition"']),
         ("amqp091", ['# ack_confirm = "transaction"']),
         ("mqtt", []),
+        ("mqtt311", []),
     ],
 )
 def test_how_an_acknowledgement_may_be_answered_depends_on_the_protocol(typed, tmp_path, protocol, said):
@@ -82,7 +83,7 @@ def test_a_command_without_a_port_is_asked_for_again(asked, tmp_path):
 
     assert (0, ["./mybroker", "{amqp_port}"]) == (done.returncode, read["start"]["command"]), done.stderr
     assert (
-        "it takes no port: write {amqp_port}, {stomp_port}, {amqp091_port} or {mqtt_port} where it does"
+        "it takes no port: write {amqp_port}, {stomp_port}, {amqp091_port}, {mqtt_port} or {mqtt311_port} where it does"
         in done.stdout + done.stderr
     )
 
@@ -130,12 +131,12 @@ def test_a_terminal_is_asked_for_what_is_missing(asked, tmp_path):
     [
         (
             (),
-            "missing: COMMAND (Command line that starts the broker, with {amqp_port}, {stomp_port}, {amqp091_port} or {mqtt_port}); --depth-url ",
+            "missing: COMMAND (Command line that starts the broker, with {amqp_port}, {stomp_port}, {amqp091_port}, {mqtt_port} or {mqtt311_port}); --depth-url ",
         ),
         (("--", "./mybroker"), "missing: --depth-url "),
         (
             (*DEPTH, "--", "./mybroker"),
-            "no protocol: write {amqp_port}, {stomp_port}, {amqp091_port} or {mqtt_port} where the command line takes",
+            "no protocol: write {amqp_port}, {stomp_port}, {amqp091_port}, {mqtt_port} or {mqtt311_port} where the command line takes",
         ),
         (
             (*DEPTH, "--protocol", "amqp", "--", "./mybroker", "5672"),

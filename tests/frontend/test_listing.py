@@ -128,8 +128,8 @@ def test_a_broker_without_a_container(here):
         "no [start] in its broker.toml: it is reached at its address only",
         "no [container] in its broker.toml: it runs natively only",
     )
-    assert ["ems", "mosquitto", "openmq", "solace"] == without
-    assert [never, here_only, here_only, never] == lacks
+    assert ["ems", "hivemq", "mosquitto", "openmq", "solace"] == without
+    assert [never, here_only, here_only, here_only, never] == lacks
     assert here_only == listing._lacks(LAUNCHERS["docker"], native.file)
 
 

@@ -10,7 +10,13 @@ from conformance import claims, scenario
 from conformance.adapters import DepthProbe
 from conformance.clients import job as jobs
 from conformance.clients.job import JobResult
-from conformance.errors import BlockedError, DroppedError, LaunchError, StartFailure
+from conformance.errors import (
+    BlockedError,
+    BrokerError,
+    DroppedError,
+    LaunchError,
+    StartFailure,
+)
 from conformance.history import NOT_ALIVE, Op, Phase
 from conformance.run.trial import clients, restart
 from conformance.run.trial.clients import ClientRunner
@@ -46,6 +52,19 @@ def test_an_honest_broker_stays_alive(play):
     record, folder = play(Publish(300, window=50), *SETTLE)
 
     assert ("", []) == (record.void, own_ends(folder))
+
+
+@pytest.mark.parametrize("protocol", ["amqp", "stomp", "amqp091", "mqtt", "mqtt311"])
+def test_a_broker_that_breaks_the_protocol_is_in_the_history(play, protocol):
+    """It runs on, and its clients cannot. stomp.py passes over what is no frame: the raw client does not."""
+    client = "raw" if protocol == "stomp" else "library"
+    changes = {"protocol": protocol, "liar": "breaks-the-protocol"}
+    record, folder = play(Publish(300, window=10), *SETTLE, client=client, **changes)
+
+    assert ("", False) == (record.void, record.void_by_broker)
+    (why,) = own_ends(folder)
+    assert "the broker broke the protocol: " in why
+    assert '"finished"' in (folder / "publisher-1.jsonl").read_text().splitlines()[-1]  # else it would be void
 
 
 def test_a_connection_that_is_dropped_without_a_fault_is_in_the_history(play, monkeypatch):
@@ -91,6 +110,14 @@ def test_a_full_disk_explains_the_end_of_a_broker(tmp_path, monkeypatch):
 
     assert "" == restart.own_end(broker, died(StartFailure.ENDED), oom=False)
     assert "" == restart.own_end(broker, DroppedError("closed"), oom=False)
+
+
+def test_an_error_with_which_the_broker_refuses_to_go_on_is_not_its_own_end(tmp_path):
+    """Its reason may be what the suite asked."""
+    broker = types.SimpleNamespace(facts=types.SimpleNamespace(data=tmp_path))
+
+    assert "no frame" == restart.own_end(broker, DroppedError("no frame"), oom=False)
+    assert "" == restart.own_end(broker, BrokerError("closed with an error"), oom=False)
 
 
 def test_the_kernel_counts_the_processes_that_it_ends_for_memory(monkeypatch):

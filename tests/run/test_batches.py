@@ -94,7 +94,7 @@ def test_the_recording_waits_for_a_batch_before_it_needs_quiet(made):
 
 
 def test_the_judge_rests_longer_than_it_works(made, monkeypatch):
-    """Nine times as long as the batch took: the trials need the cores."""
+    """Three times as long as the batch took: the trials need the cores."""
     now = iter([0.0, 7.0])
     waits = []
     monkeypatch.setattr(batches, "time", types.SimpleNamespace(monotonic=lambda: next(now)))
@@ -104,7 +104,7 @@ def test_the_judge_rests_longer_than_it_works(made, monkeypatch):
     made.go.release()
     opened._run()
 
-    assert [0.01, 0.0, 63.0] == waits
+    assert [0.01, 0.0, 21.0] == waits
 
 
 @pytest.mark.parametrize("error", [JudgeError("the JVM has ended"), OSError(28, "No space left on device")])

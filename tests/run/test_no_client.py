@@ -65,7 +65,9 @@ def test_a_broker_that_is_spoken_to_is_tried() -> None:
 
 @pytest.mark.parametrize(("name", "word"), [("artemis", "core"), ("reference", "coap"), ("qpid", "http")])
 def test_a_word_that_only_the_broker_speaks_is_refused_where_it_speaks_one_of_ours(name: str, word: str) -> None:
-    with pytest.raises(UsageError, match=rf"unknown protocol '{word}'.* known: amqp, amqp091, jms, mqtt, stomp"):
+    with pytest.raises(
+        UsageError, match=rf"unknown protocol '{word}'.* known: amqp, amqp091, jms, mqtt, mqtt311, stomp"
+    ):
         opening.choose_protocol(word, adapters.find(name))
 
 

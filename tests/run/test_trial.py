@@ -1,21 +1,24 @@
 """One trial on the bundled broker: what voids it, and what it leaves behind."""
 
 import fnmatch
+import functools
 
 import pytest
 from trial_histories import drained, events_of, messages, phases
 
 from conformance import adapters, history, records
 from conformance.adapters.launch import native
-from conformance.clients.job import SILENCE_S
+from conformance.clients.job import SILENCE_S, Tolerances
 from conformance.history import Ended, Op, Phase
 from conformance.records import TrialRecord
+from conformance.run.trial import player
 from conformance.scenario.script import (
     SETTLE,
     After,
     Consume,
     ConsumerCrash,
     Cut,
+    Drain,
     Frame,
     HoldLink,
     Kill,
@@ -65,6 +68,46 @@ def test_a_fault_that_does_not_fire_voids_its_trial(play, steps, void):
     record, _ = play(*steps)
 
     assert fnmatch.fnmatchcase(record.void, void), record.void
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize(
+    ("changes", "drain"),
+    [({}, Phase.OK), ({"liar": "skips-every-hundredth-delivery"}, Phase.INFO)],
+    ids=["an empty queue", "a message withheld"],
+)
+@pytest.mark.parametrize("fault", [ConsumerCrash(Nth("process", 150)), Cut(Frame("acknowledge", 150))])
+def test_a_queue_is_drained_if_a_consumer_waits_in_vain_for_its_fault(play, monkeypatch, changes, drain, fault):
+    """No claim about the fault is decided, and the drain shows whether the broker has withheld a message."""
+    monkeypatch.setattr(player, "Tolerances", functools.partial(Tolerances, liveness_s=2.0))
+    record, folder = play(Publish(120, window=10), Consume("individual", until=fault), *SETTLE, **changes)
+    (last,) = [
+        event for event in events_of(folder, "drain-1") if event.op is Op.DRAIN and event.phase is not Phase.INVOKE
+    ]
+
+    assert ("", True) == (record.void, record.void_by_broker)
+    assert drain == last.phase
+
+
+@pytest.mark.parametrize("protocol", ["amqp", "amqp091"])
+@pytest.mark.parametrize(("liar", "intact"), [(None, True), ("forgets-priorities-at-a-start", False)])
+def test_a_message_is_compared_by_its_priority(play, protocol, liar, intact):
+    _, folder = play(Publish(10, window=5, priority=7), Restart(clean=True), Drain(), protocol=protocol, liar=liar)
+    came = [event for event in events_of(folder, "drain-1") if event.op is Op.DRAIN and event.message]
+
+    assert [intact] * 10 == [event.intact for event in came]
+
+
+def test_what_has_stayed_without_an_answer_is_not_sent_once_more(play, monkeypatch):
+    """The next publisher goes on only in the session of the publisher that was cut."""
+    monkeypatch.setattr(player, "Tolerances", functools.partial(Tolerances, liveness_s=2.0))
+    cut = Publish(60, window=20, exactly_once=True, until=Cut(Frame("received", 30, at="before")))
+    goes_on = Publish(1, window=20, resends=True, exactly_once=True)
+    record, folder = play(cut, goes_on, cut, goes_on, Drain(), protocol="mqtt", liar="ignores-what-comes-again")
+    sent = [messages(events_of(folder, f"publisher-{number}"), Op.SEND, Phase.INVOKE) for number in (2, 4)]
+
+    assert "" == record.void
+    assert [{"p1"}, {"p3"}] == [{message.partition(":")[0] for message in each} for each in sent]
 
 
 def test_every_history_is_closed_and_every_trial_described(play):

@@ -121,6 +121,24 @@ ON_QPID = {
         "no outcomes named: accepted, detached, amqp:resource-limit-exceeded",
         "accepted and rejected named: rejected, rejected",
     ],
+    "qpid_amqp091_rejected_comes_again.py": [
+        "basic.get: redelivered=False; basic.reject, requeue=False",
+        *["basic.get: redelivered=True; basic.reject, requeue=False"] * 2,
+        "on another connection: redelivered=True",
+    ],
+    "qpid_amqp091_rollback_delivers_twice.py": [
+        "delivered before the rollback: one two three",
+        "delivered after it, on the same channel: one, redelivered=False",
+        "delivered after it, on the same channel: two, redelivered=True",
+        "delivered after it, on the same channel: three, redelivered=True",
+        "delivered after it, on the same channel: one, redelivered=True",
+        "acknowledged by its first tag, and committed: two",
+        "on another connection: one two three",
+    ],
+    "qpid_amqp091_unknown_tag_taken.py": [
+        "basic.ack of a tag that was never delivered: the channel goes on",
+        "basic.ack of a tag that was acknowledged: the channel goes on",
+    ],
 }
 
 ON_CLASSIC = {
@@ -128,6 +146,37 @@ ON_CLASSIC = {
     "activemq_removes_settled_messages_without_credit.py": [
         "AtMostOnce: 20 credits, 20 of 30 received; a later receiver gets 5; gone: 5",
         "AtLeastOnce: 20 credits, 20 of 30 received; a later receiver gets 10; gone: 0",
+    ],
+}
+
+OVER_TWO_PROTOCOLS = {
+    "activemq_stomp_acknowledgement_of_amqp_message_ends_connection.py": [
+        "message-id None over AMQP: the ACK over STOMP gets a RECEIPT",
+        "message-id 'order-1' over AMQP: the ACK over STOMP gets the end of the connection",
+    ],
+    "qpid_amqp091_decimal_ends_the_broker.py": [
+        "a header of 1: received {'part': int32(1)}",
+        "a header of Decimal('0.5'): the connection of the receiver ends",
+        "the next connection is refused",
+    ],
+    "qpid_amqp091_text_deleted.py": [
+        "'zwölf \U0001d11e': nothing within 10 s, in the queue: 1",
+        "within a minute, with the receiver attached, in the queue: 0",
+        "'zwölf': received 'zwölf'",
+        "'\U0001d11e': received '\U0001d11e'",
+    ],
+}
+
+ACROSS_A_RESTART = {
+    "activemq_stored_stomp_header_is_not_utf8_over_amqp.py": [
+        "sent 7a 77 c3 b6 6c 66, received 7a 77 c3 b6 6c 66",
+        "sent f0 9d 84 9e, received ed a0 b4 ed b4 9e",
+    ],
+    "hivemq_received_packet_taken_for_new.py": [
+        "of 10 messages that were sent again under their identifiers: 20 delivered; the broker kept the session"
+    ],
+    "mosquitto_released_packet_published_again.py": [
+        "of 10 messages that were released: 10 published again, 0 released again"
     ],
 }
 
@@ -171,6 +220,8 @@ EVERY = [
     *ON_OPENMQ,
     *ON_CLASSIC,
     *ON_MOSQUITTO,
+    *OVER_TWO_PROTOCOLS,
+    *ACROSS_A_RESTART,
     *BY_CHANCE,
 ]
 
@@ -194,7 +245,7 @@ def test_every_finding_has_its_product_and_versions(name):
     scripts = scenario.load(catalogue)
 
     assert product.title.removeprefix("Apache ").removeprefix("Eclipse ").removeprefix("ActiveMQ ") in broker
-    assert set(one.versions) == set(re.findall(r"\b\d+\.\d+\.\d+\b", re.sub(r"\(.*?\)", "", broker)))
+    assert set(one.versions) == set(re.findall(r"\b\d+(?:\.\d+)+\b", re.sub(r"\(.*?\)", "", broker)))
     assert [each for each in one.scenarios if f"`{each}`" not in row + text.partition("\nSo far ")[2]] == []
     assert bool(one.scenarios) == bool(one.claims)
     always = {claim for item in scripts.values() if item.standing for claim in item.decides}
@@ -340,10 +391,10 @@ def test_reproduced_on_classic(prepared, limit, overtaken):
 @pytest.mark.qpid
 def test_reproduced_on_qpid(prepared):
     """Each script also gets the address of its queue in the management."""
-    broker = prepared(adapters.find("qpid@10.1.0"), "ab")
+    broker = prepared(adapters.find("qpid@10.1.0"), "abcde")
     broker.start()
     address = "{}:{}".format(*broker.endpoint("amqp"))
-    queues = zip("ab", ON_QPID, strict=True)
+    queues = zip("abcde", ON_QPID, strict=True)
 
     assert ON_QPID == {name: said(name, address, queue, broker.depth_probe(queue).url) for queue, name in queues}
 
@@ -361,3 +412,43 @@ def test_reproduced_of_its_disk(prepared, name):
     address = "{}:{}".format(*broker.endpoint("stomp"))
 
     assert OF_ITS_DISK[name] == said(name, words["instance"], address, env=environment)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("name", "spec"), [*zip(OVER_TWO_PROTOCOLS, ("activemq@6.1.7", "qpid@10.1.0", "qpid@10.1.0"), strict=True)]
+)
+def test_reproduced_over_two_protocols(prepared, name, spec):
+    broker = prepared(adapters.find(spec), "a")
+    broker.start()
+    amqp = "{}:{}".format(*broker.endpoint("amqp"))
+    more = "{}:{}".format(*broker.endpoint("stomp")) if "stomp" in name else broker.depth_probe("a").url
+
+    assert OVER_TWO_PROTOCOLS[name] == said(name, amqp, "a", more)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("name", "spec", "first", "before", "after"),
+    [
+        *zip(
+            ACROSS_A_RESTART,
+            ("activemq@6.1.7", "hivemq", "mosquitto"),
+            ("send", "send", "take"),
+            ("stomp", "mqtt", "mqtt"),
+            ("amqp", "mqtt", "mqtt"),
+            strict=True,
+        )
+    ],
+)
+def test_reproduced_across_a_restart(prepared, name, spec, first, before, after):
+    product = adapters.find(spec)
+    if why := fetch.not_installed(product.file):
+        pytest.skip(why)
+    broker = prepared(product, "a")
+    broker.start()
+    sent = said(name, first, "{}:{}".format(*broker.endpoint(before)), "a")
+    broker.stop()
+    broker.start()
+
+    assert ([], ACROSS_A_RESTART[name]) == (sent, said(name, "receive", "{}:{}".format(*broker.endpoint(after)), "a"))

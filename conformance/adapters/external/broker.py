@@ -38,7 +38,7 @@ from conformance.adapters.launch.readiness import LOGIN_S, RefusedLogins, not_se
 from conformance.claims import Value
 from conformance.errors import BlockedError, ClientError, ConformanceError, LaunchError, StartFailure, UsageError
 from conformance.ledger import Ledger
-from conformance.protocols import protocol_of_depth
+from conformance.protocols import WIRES, describe, protocol_of_depth
 from conformance.scenario import needs
 from conformance.scenario.needs import Means, Need, Wanted
 
@@ -155,7 +155,9 @@ class ExternalBroker(PlannedBroker):
         self._ready_s = _READY_S
         self._down = False
         self._armed: list[RunningCommand] = []
-        self.depth_probe("any")  # without a depth no drain is complete
+        spoken = [word for word in found if word in plan.source.file.protocols]
+        if not all(word in WIRES and describe(word).traits.queues_by_client for word in spoken):
+            self.depth_probe("any")  # without a depth no drain is complete
         if setup.client is not None:
             self.queue_of(READY_QUEUE)
 

@@ -44,8 +44,8 @@ from conformance.faults.power import loss
 from conformance.faults.power.loss import holders, wait_any_ended
 from conformance.ledger import Ledger, child_environment
 
-SIZE = 512 << 20
-"""Bytes of an image, which is sparse. xfs needs at least 300 MB."""
+SIZE = 4 << 30
+"""Bytes of an image, which is sparse. xfs needs at least 300 MB, and a store of HiveMQ sets 1.4 GB aside."""
 _BUSY_S = 5.0
 _COMMAND_S = 60
 _CAP_SYS_ADMIN = 21

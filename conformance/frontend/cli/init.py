@@ -66,7 +66,7 @@ def init_group() -> None:
 @click.option(
     "--receipt-stores",
     is_flag=True,
-    help=f"Its documentation says that a {' or '.join(_UNSURE.values())} means: it is stored.",
+    help=f"Its documentation says that a {' or '.join(dict.fromkeys(_UNSURE.values()))} means: it is stored.",
 )
 @click.option("--ready-log", default="", metavar="PATTERN", help="What it prints when it is ready.")
 def init_broker(command: tuple[str, ...], out: pathlib.Path, **values: Any) -> int:

@@ -17,14 +17,22 @@ import msgspec
 from conformance import limits
 from conformance.adapters import Broker
 from conformance.adapters.interface import Node
-from conformance.clients.job import NO_CREDIT, UNANSWERED, Job, JobResult
+from conformance.clients.job import BROKE_PROTOCOL, NO_CREDIT, UNANSWERED, Job, JobResult, Work
 from conformance.clients.management import DepthClient
 from conformance.clients.session import Disconnected
 from conformance.clients.workers.pool import Child, WorkerPool
-from conformance.errors import BlockedError, BrokerError, ClientError, FaultError, Interrupted, LaunchError
+from conformance.errors import (
+    BlockedError,
+    BrokerError,
+    ClientError,
+    DroppedError,
+    FaultError,
+    Interrupted,
+    LaunchError,
+)
 from conformance.history import Ended, Header, close_history
 from conformance.run.trial.jobs import reachable
-from conformance.scenario.script import Ask, ClientStep, Consume, Drain, Publish
+from conformance.scenario.script import Ask, Consume, Drain, Publish
 
 _PROCESS = {Publish: "publisher", Consume: "consumer", Drain: "drain", Ask: "asker"}
 _GOING_S = 5.0
@@ -65,7 +73,8 @@ class Abort:
 class ClientRunner:
     """Starts the clients of a trial, and closes the history of each.
 
-    `waited_s` is the time that clients waited for silence, or for answers that never came. `learn` gets each result.
+    `waited_s` is the time that clients waited for silence, or for answers that never came. `in_vain`: one of them was
+    given nothing for the liveness bound. `learn` gets each result.
     """
 
     def __init__(
@@ -75,10 +84,11 @@ class ClientRunner:
         folder: pathlib.Path,
         header: Header,
         abort: Abort,
-        learn: Callable[[ClientStep, JobResult], object] = lambda _step, _result: None,
+        learn: Callable[[Work, JobResult], object] = lambda _work, _result: None,
     ) -> None:
         self.broker, self.worker_pool, self.folder, self.abort = broker, worker_pool, folder, abort
         self.waited_s = 0.0
+        self.in_vain = False
         self.counts: dict[str, int] = {}
         self._template, self._learn = header, learn
         self._ends = time.monotonic() + limits.TRIAL_S
@@ -179,6 +189,9 @@ class ClientRunner:
                 # The broker ended, and a client that reports this has written all that it saw.
                 _close(job, Ended.FINISHED if result else Ended.DIED)
                 raise
+            if result and result.ended == BROKE_PROTOCOL:
+                _close(job, Ended.FINISHED)
+                raise DroppedError(result.error)
             _close(job, Ended.DIED, result.error if result else "died without a result")
             if result is None:
                 raise ClientError(f"{path.stem} died: {_last_line(child.log)}")
@@ -186,7 +199,7 @@ class ClientRunner:
         _close(job, Ended.FINISHED)
         self._check_blocked(result)
         self.waited_s += result.waited_s
-        self._learn(job.work.step, result)
+        self._learn(job.work, result)
         return result
 
     def _check_blocked(self, result: JobResult) -> None:
@@ -245,6 +258,7 @@ class ClientRunner:
             with contextlib.suppress(OSError):
                 if child.log.stat().st_size == 0:
                     child.log.unlink()
+        self.in_vain |= result is not None and result.ended == "stuck"
         return result
 
 

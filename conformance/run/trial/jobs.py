@@ -8,17 +8,19 @@ import msgspec
 
 from conformance.adapters import Adapter, Broker, DepthProbe, EffectiveSettings, vendor_clients
 from conformance.adapters.file.launch_tables import Topic
+from conformance.adapters.file.model import Protocol
 from conformance.clients.job import (
     CONNECT_S,
     LIVENESS_FACTOR,
     NEVER,
+    UNANSWERED,
     Asks,
     Connection,
     Dialect,
     Job,
     JobResult,
-    SentTransaction,
     Tolerances,
+    Unfinished,
     Vendor,
     Work,
 )
@@ -50,17 +52,21 @@ class JobMaker:
         self.slowest_s = 0.0
         self.network: Callable[[Address], Address] = lambda broker: broker
         self._header = header
-        self._asked: list[SentTransaction] = []
+        self._sent: list[Unfinished] = []
+        self._taken: dict[str, tuple[Unfinished, ...]] = {}
         self._publishers = self._consumers = 0
         self._selectors: set[str] = set()
         self._in_vain: list[str] = []
-        self._speaks = planned.adapter.file.protocols[planned.protocol]
 
-    def learn(self, step: ClientStep, result: JobResult) -> None:
+    def learn(self, work: Work, result: JobResult) -> None:
         """Note what later jobs depend on."""
+        step = work.step
         self._in_vain += [step.selects] if isinstance(step, Consume) and result.ended == "stuck" else []
         self.slowest_s = max(self.slowest_s, result.slowest_s)
-        self._asked += [result.asked] if result.asked else []
+        if isinstance(step, Publish):  # what has had no answer for the liveness bound is not open any more
+            self._sent += () if result.ended == UNANSWERED else result.unfinished
+        else:
+            self._taken[work.collects or work.queue] = result.unfinished
 
     def make(
         self,
@@ -74,7 +80,7 @@ class JobMaker:
     ) -> Job:
         """Return the job of the client that does this step, or that empties the queue `collects`."""
         step, asks = self._known(step)
-        topic = self._speaks.topic if self.planned.script.subscribed and not collects else None
+        topic = self._speaks(step).topic if self.planned.script.subscribed and not collects else None
         work = self._work(step, asks, collects, self.queue if topic else "")
         self._selectors |= {step.selects} if isinstance(step, Consume) else set()
         return Job(
@@ -102,12 +108,19 @@ class JobMaker:
             depth=self._depth_probe(collects or queue, topic),
             producer=self._producer(step),
             publishers=tuple(publishers),
-            resends=self._to_send_again(step),
+            resumes=self._resumed(step, collects or queue),
             asks=asks,
             collects=collects,
             subscriber=topic,
             in_vain=tuple(self._in_vain) if self._selectors and "" not in self._selectors else None,
+            crosses=self.planned.script.crosses,
         )
+
+    def _protocol(self, step: ClientStep) -> str:
+        return getattr(step, "over", "") or self.planned.protocol
+
+    def _speaks(self, step: ClientStep) -> Protocol:
+        return self.planned.adapter.file.protocols[self._protocol(step)]
 
     def _depth_probe(self, queue: str, topic: str) -> DepthProbe | None:
         """Return how a client asks for a depth; None if it finds out by itself."""
@@ -117,14 +130,17 @@ class JobMaker:
     def _connection(self, work: Work) -> Connection:
         planned, step = self.planned, work.step
         several = isinstance(step, Publish) and step.window > 1 and not step.batch
-        vendor = vendor_of(
-            planned.adapter, planned.protocol, planned.settings, planned.client, work.prefetch, asynchronous=several
-        )
-        return connection_to(self.broker, planned.protocol, self.network, client=planned.script.client, vendor=vendor)
+        protocol = self._protocol(step)
+        client = planned.client if protocol == planned.protocol else ""
+        vendor = vendor_of(planned.adapter, protocol, planned.settings, client, work.prefetch, asynchronous=several)
+        # What crossed may have any bytes in a header, as RabbitMQ's from AMQP 1.0, and stomp.py ends a frame at a NUL.
+        raw = planned.script.crosses and "raw" in describe(protocol).sessions
+        kind = "raw" if raw else planned.script.client
+        return connection_to(self.broker, protocol, self.network, client=kind, vendor=vendor)
 
     def _dialect(self, step: ClientStep, topic: Topic | None) -> Dialect:
-        script, speaks = self.planned.script, self._speaks
-        dialect = dialect_of(self.planned.adapter, self.planned.protocol, copying=script.copied)
+        script, speaks = self.planned.script, self._speaks(step)
+        dialect = dialect_of(self.planned.adapter, self._protocol(step), copying=script.copied)
         resends = RESENDS in script.of_client
         dialect = msgspec.structs.replace(
             dialect,
@@ -141,7 +157,7 @@ class JobMaker:
 
         at = topic.address.replace("{topic}", self.queue)
         connect = {} if isinstance(step, Publish) else filled(topic.connect)  # two connections of one id: refused
-        own = self._speaks.options.subscribing(connect, filled(topic.send), filled(topic.subscribe))
+        own = self._speaks(step).options.subscribing(connect, filled(topic.send), filled(topic.subscribe))
         return msgspec.structs.replace(dialect, destination=at, copied=at, own=msgspec.structs.asdict(own))
 
     def _tolerances(self, work: Work, wanted: Tolerances) -> Tolerances:
@@ -164,17 +180,22 @@ class JobMaker:
         self._publishers += isinstance(step, Publish)
         return max(self._publishers, 1)
 
-    def _to_send_again(self, step: ClientStep) -> tuple[SentTransaction, ...]:
-        """Return, once, what the step is to send again: the last transaction of each publisher since such a step."""
-        if not (isinstance(step, Publish) and step.resends):
+    def _resumed(self, step: ClientStep, queue: str) -> tuple[Unfinished, ...]:
+        """Return, once, what the step goes on with: of each publisher since such a step, or of the session of a queue.
+
+        Of publishers that is the last transaction, or the packets without a last answer.
+        """
+        if not isinstance(step, Publish):
+            return self._taken.get(queue, ())
+        if not step.resends:
             return ()
-        found, self._asked = tuple(self._asked), []
+        found, self._sent = tuple(self._sent), []
         return found
 
     def _known(self, step: ClientStep) -> tuple[ClientStep, Asks]:
         """Return the step without requests that this broker does not know, and those that depend on it."""
         if isinstance(step, Publish):
-            capabilities = self.planned.adapter.capabilities(self.planned.protocol)
+            capabilities = self.planned.adapter.capabilities(self._protocol(step))
             if "ack_immediately" not in capabilities:
                 step = msgspec.structs.replace(step, immediate_every=0)
             windows = "ranged_confirms" in capabilities

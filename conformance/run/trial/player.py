@@ -88,7 +88,7 @@ class TrialPlayer:
         self.client_runner = ClientRunner(running.broker, worker_pool, folder, header, abort, self.jobs.learn)
         self.floor_s = 0.0
         self.seen_stuck = self.broker_is_lost = self.recovered = False
-        self.disturbed = self.unfired = False
+        self.disturbed = self.unfired = self.withheld = False
         self.oom_kills = oom_kills()
         self.current: Step | None = None
         self.drains = 0
@@ -100,6 +100,8 @@ class TrialPlayer:
 
     def play(self) -> TrialRecord:
         """Play every step in order; an error of the suite becomes `TrialRecord.void`.
+
+        A trial whose client waited in vain, and so never met its fault, shows no effect of one, and is not void.
 
         Raises `Interrupted` if the user stopped the run; the histories are closed as interrupted.
         """
@@ -126,7 +128,7 @@ class TrialPlayer:
                 describe(self.planned),
                 void=void,
                 void_log=log,
-                void_by_broker=of_broker and oom_kills() == self.oom_kills,
+                void_by_broker=(of_broker or self.withheld) and oom_kills() == self.oom_kills,
                 floor_seconds=round(self.floor_s + self.client_runner.waited_s, 3),
                 seconds=round(time.monotonic() - started, 3),
             )
@@ -153,6 +155,14 @@ class TrialPlayer:
                     return  # seen to fail: only the subject's restart could still free what is stuck
             if not self.broker_is_lost:
                 self._drain_to_the_end()
+        except FaultError:
+            # Of a client that the broker gave nothing, the fault was never due. A drain shows what it has withheld.
+            if not self.client_runner.in_vain or self.node.target.gone():
+                raise
+            self.withheld = True
+            self._drain()
+            while self.brought and self.drains < MOST_DRAINS:
+                self._drain()
         except (LaunchError, BrokerError) as error:
             if isinstance(error, LaunchError) and self._after_recovery(error):
                 with self.company.alone:
@@ -164,7 +174,7 @@ class TrialPlayer:
                 raise
 
     def _own_end(self, error: LaunchError | BrokerError) -> str:
-        """Return how the broker ended, or dropped a connection, by itself; empty if that may have another cause.
+        """Return how the broker ended, dropped a connection or broke the protocol by itself; empty if unsure.
 
         No fault has reached the broker in this trial, and nothing of this machine explains it (`restart.own_end`). Its
         owner may stop an external broker, and a vendor's client may close a connection itself.

@@ -218,7 +218,7 @@ def oom_kills() -> int:
 
 
 def own_end(node: Node, error: LaunchError | BrokerError, *, oom: bool) -> str:
-    """Return how a broker ended, or dropped a connection, by itself; empty if there may be another cause.
+    """Return how a broker ended, dropped a connection or broke the protocol by itself; empty if another cause may be.
 
     Its end is its own with a status other than 0, or by a signal that a process gives itself. Counter-examples: the
     kernel kills it for want of memory (SIGKILL); a person, or its own file, stops it in order (status 0, or SIGTERM).

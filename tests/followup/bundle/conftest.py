@@ -91,6 +91,7 @@ def reproduce(tmp_path_factory, python_path):
 @starts_process
 def tries(tmp_path_factory, python_path):
     """The same one by one: `submit(text, protocol, words, ...)` returns a future. Six at a time: most of it is wait."""
+    tmp_path_factory.getbasetemp()  # is made at its first use, and here before two threads use it
     maintainer = maintained(tmp_path_factory, python_path)
     pool = concurrent.futures.ThreadPoolExecutor(6)
     yield functools.partial(pool.submit, maintainer)
@@ -122,7 +123,7 @@ def started():
 
 def broker_command(folder, words):
     """The ports, and a command line for the bundled broker on them."""
-    ports = {name: broker_port() for name in ("amqp", "amqp091", "stomp", "http")}
+    ports = {name: broker_port() for name in ("amqp", "amqp091", "stomp", "mqtt", "http")}
     typed = [word for name, port in ports.items() for word in (f"--{name}-port", port)]
     line = [
         sys.executable,
@@ -135,4 +136,4 @@ def broker_command(folder, words):
         "orders",
         *words,
     ]
-    return ports, shlex.join(map(str, line))
+    return {**ports, "mqtt311": ports["mqtt"]}, shlex.join(map(str, line))

@@ -191,7 +191,12 @@ STEPS = [{"step": "publish", "count": 7, "window": 1}, {"step": "drain"}]
             "of the suite recorded it before trial.json had the steps as data",
         ),
         (("gone-since", "1"), {1: {"scenario": "gone-since"}}, "scenario-gone", "has no scenario gone-since"),
-        ((NAME, "1"), {"settings": {"prefetch": 7}}, "setting-changed", "prefetch was 7 in the run and would be 100"),
+        (
+            (NAME, "1"),
+            {"settings": {"journal_buffer_ms": 7}},
+            "setting-changed",
+            "journal_buffer_ms was 7 in the run and would be 500",
+        ),
         ((NAME, "1"), {"adapter": "homemade"}, "unknown-adapter", "--adapter NAME@VERSION"),
     ],
 )

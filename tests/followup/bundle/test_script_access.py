@@ -44,7 +44,7 @@ def tried(folder, tmp_path_factory, python_path, started):
         (place / "reproduce.py").write_text(text)
         plain, start = started(place, [str(word) for word in words])
         port = broker_port()
-        secured = {"amqp": "amqps", "amqp091": "amqps091", "stomp": "stomps"}[protocol]
+        secured = {"amqp": "amqps", "amqp091": "amqps091", "stomp": "stomps", "mqtt": "mqtts"}[protocol]
         broker = [f"--{secured}-port", port, "--tls-cert", folder / "broker.pem", "--tls-key", folder / "broker.key"]
         broker += ["--tls-ca", folder / "ca.pem", "--user", "alice", "--password-file", folder / "password"]
         start = f"{start} {shlex.join(map(str, broker))}"
@@ -60,7 +60,7 @@ def tried(folder, tmp_path_factory, python_path, started):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("protocol", ["amqp", "amqp091", "stomp"])
+@pytest.mark.parametrize("protocol", ["amqp", "amqp091", "stomp", "mqtt"])
 def test_behind_tls_and_a_login(folder, tried, protocol):
     """The honest broker keeps everything, one that stores nothing loses it; the password is in the environment only."""
     typed = Access(user="alice", password=Secret(env="ALICE"), tls=ClientTls(ca=str(folder / "ca.pem")))

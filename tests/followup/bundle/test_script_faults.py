@@ -42,6 +42,14 @@ CASES = {
         replaced(r"count=50000", "count=20"),
         "the fault did not fire: {'confirm': 20",
     ),
+    "consumer-killed-under-individual mqtt": (["--liar", "removes-when-sending"], r"GONE \d\d+ of", None, ""),
+    "broker-stopped-while-publishing mqtt311": (["--set", "persistence=false"], r"LOST \d\d+ of", None, ""),
+    "broker-halted-then-killed mqtt": (
+        SLOWLY,
+        r"LOST \d+ of \d+ confirmed",
+        replaced(r"count=50000", "count=20"),
+        "the fault did not fire: {'confirm': 20",
+    ),
     "publisher-killed-in-transaction amqp": (
         ["--liar", "commits-when-link-closes"],
         r"UNCOMMITTED \d+ of 40",
