@@ -178,9 +178,13 @@ def test_the_protocol_of_the_page(checkout):
     assert "example: found again" in checked
     assert "can be tried: conformance run --adapter example" in checked
     (port, protocol, readers, (enables,), reproduced) = json.loads(played(checkout, ["-c", ACCEPTED]))
-    assert (61615, "example", ["amqp", "stomp", "example", "amqp091"]) == (port, protocol, reproduced)
+    assert (61615, "example", ["amqp", "stomp", "example", "amqp091", "mqtt", "mqtt311"]) == (
+        port,
+        protocol,
+        reproduced,
+    )
     assert ["conformance.protocols.stomp.frames"] * 2 == readers
     assert re.fullmatch(r"--protocol example: \d+ claims, 0 of them decided only there", enables)
     reference = checkout / "docs" / "reference"
-    assert "amqp, stomp, example, amqp091, mqtt, or jms through" in (reference / "options.md").read_text()
+    assert "amqp, stomp, example, amqp091, mqtt, mqtt311, or jms through" in (reference / "options.md").read_text()
     assert "| `example` | [ProtocolAccess]" in (reference / "broker-toml.md").read_text()

@@ -354,7 +354,7 @@ def test_no_place_of_one_machine():
 
 
 def test_no_dead_data_file():
-    """Every file of `fixtures/` and `reports/` is named by code, by a test, or by the broker or README beside it.
+    """Every file of `fixtures/` and `reports/` is named by code, by a test, or by a broker, README or template beside it.
 
     The published examples are what the suite wrote.
     """
@@ -363,6 +363,7 @@ def test_no_dead_data_file():
         *(ROOT / "tests").rglob("*.py"),
         *(ROOT / "fixtures").rglob("*.md"),
         *(ROOT / "fixtures").rglob("broker.toml"),
+        *(ROOT / "fixtures").rglob("*.j2"),
     ]
     text = "\n".join(path.read_text() for path in readers)
     files = [
