@@ -12,9 +12,10 @@ import pytest
 from owned_broker import COMMANDS, Theirs
 
 from conformance import adapters, paths
-from conformance.errors import ConformanceError, LaunchError, UsageError
+from conformance.errors import ClientError, ConformanceError, LaunchError, UsageError
 from conformance.followup import contract
 from conformance.ledger import Ledger, pids_of_run
+from conformance.run.readiness_probe import ProbeClient
 
 REFERENCE = (paths.fixtures() / "brokers/reference/broker.toml").read_text().replace('"bundled"', '"1.0"')
 IN_A_CONTAINER = re.sub(
@@ -149,6 +150,21 @@ def test_a_depth_of_another_queue_is_found_out(tmp_path: pathlib.Path, monkeypat
     error = failed(tmp_path, REFERENCE.replace("/queues/{queue}", "/queues/check-stomp"))
 
     assert "amqp: its depth is 1: [depth] says that check-amqp holds 0, and it should be 1" in str(error)
+
+
+@pytest.mark.process
+def test_a_session_may_hold_more_than_was_left_in_it(tmp_path: pathlib.Path) -> None:
+    """With QoS 1 a message that was acknowledged may come again; fewer than were left are an error."""
+    adapter = adapters.find("reference")
+    client, ledger = ProbeClient(adapter, "mqtt"), Ledger(tmp_path, "run")
+    with adapter.prepare(tmp_path / "broker", adapter.effective(), ["q"], ledger, client=client) as broker:
+        broker.start()
+        client.send(broker, "q")
+        client.send(broker, "q")
+
+        assert 2 == client.depth(broker, "q", wanted=1)
+        with pytest.raises(ClientError, match="found 2 messages in q, and there should be at least 3"):
+            client.depth(broker, "q", wanted=3)
 
 
 @pytest.mark.process

@@ -228,9 +228,10 @@ def test_a_property_that_was_altered_is_seen(session):
     assert [True, True] == [each.altered for each in received(made, 2)]
 
 
-@pytest.mark.parametrize("comes", [True, False])
-def test_the_depth_is_what_came_before_a_marker(session, comes, monkeypatch):
+@pytest.mark.parametrize(("came", "depth"), [([b"marker-1"], 0), ([], 1), ([b"marker-1", b"p1:1"], 1)])
+def test_the_depth_is_what_came_before_a_marker_or_soon_after(session, came, depth, monkeypatch):
     """The first connection is the receiver's, the second that of the marker."""
+    comes = bool(came)
     monkeypatch.setattr("conformance.protocols.mqtt.sessions.session._MARKER_S", 5.0 if comes else 0.1)
     made = session(greeting=connack(present=True) + (b"" if comes else publish(1)))
     made.attach_receiver("q", 10, AckHeader.INDIVIDUAL)
@@ -239,9 +240,9 @@ def test_the_depth_is_what_came_before_a_marker(session, comes, monkeypatch):
     if comes:
         made._open_sender()
         made._marker = "marker-1"
-        made.peer.write(publish(1, b"marker-1", body=b""))
+        made.peer.write(b"".join(publish(number, name, body=b"") for number, name in enumerate(came, 1)))
 
-    assert (0 if comes else 1) == made.depth("q")
+    assert depth == made.depth("q")
     made.close()
     marked.close()
 

@@ -42,10 +42,18 @@ SAID = {
 }
 
 OVER_MQTT = {
+    "artemis_mqtt_long_life_expires_at_once.py": [
+        "Message Expiry Interval 2147483 s: confirmed, and came",
+        "Message Expiry Interval 2147484 s: confirmed, and did not come within 3 s",
+        "Message Expiry Interval 4294967 s: confirmed, and did not come within 3 s",
+        "Message Expiry Interval 4294968 s: confirmed, and came",
+        "Message Expiry Interval 4294967295 s: confirmed, and did not come within 3 s",
+    ],
     "artemis_mqtt_session_out_of_order.py": [
         "Receive Maximum 65535: messages after a later one of their publisher: none",
         "Receive Maximum 20: messages after a later one of their publisher: some",
-    ]
+    ],
+    "artemis_mqtt_session_resumed_out_of_order.py": ["the third message came before the second: yes"],
 }
 
 THROUGH_ITS_CLIENT = {
