@@ -115,6 +115,8 @@ class FileAdapter:
             ),
         }
         is_met, why = met.get(need, (True, ""))
+        if need.question and need.question not in traits.questions:
+            return f"{need.question}? There is no way to ask over {protocol}"
         return describe(protocol).lacks.get(need.says, "" if is_met else why)
 
     @property

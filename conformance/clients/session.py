@@ -99,7 +99,7 @@ class Received:
 
 
 class QuestionResult(NamedTuple):
-    """One call of a vendor's client, whether its result is what the claim says, and the result."""
+    """One call of a vendor's client or request to a broker, whether its result is as claimed, and the result."""
 
     call: str
     holds: bool
@@ -268,8 +268,8 @@ class Session(abc.ABC):
         return None
 
     def asked(self, question: str) -> Sequence[QuestionResult]:
-        """Return a vendor's client's answers to one of `jms.questions.QUESTIONS`; `ClientError` for another client."""
-        raise ClientError(f"only a vendor's client answers: {question}")
+        """Return the answers to one of `QUESTIONS` of the protocol; `ClientError` where it has none."""
+        raise ClientError(f"this client cannot ask: {question}")
 
     @abc.abstractmethod
     def pump(self, timeout_s: float | None) -> None:

@@ -47,7 +47,8 @@ class Traits(NamedTuple):
     broker.toml names the headers. `priority`: it has one for that. `acks_one`: an acknowledgement can cover one
     delivery only; else the capability `individual_ack` says so. `refusal_names_send`: a refusal says which message was
     refused. `typed`: a property may be a number or a truth, and not only a text. `queues_by_client`: a client makes its
-    queue by its first connection, and no broker says how many messages are in it. `ack_confirm`: the way in which a
+    queue by its first connection, and no broker says how many messages are in it. `questions`: what a client can ask a
+    broker (the step `Ask`). `ack_confirm`: the way in which a
     broker may answer an acknowledgement (a word of `ack_confirm` in broker.toml), unless the protocol is `without` such
     answers.
     """
@@ -62,6 +63,7 @@ class Traits(NamedTuple):
     refusal_names_send: bool = True
     typed: bool = True
     queues_by_client: bool = False
+    questions: frozenset[str] = frozenset()
     ack_confirm: str = "disposition"
 
 

@@ -65,6 +65,17 @@ class Honest:
     keeps_expired = True
     """Whether a message whose time is over goes to the expiry queue of its own queue, if that has one."""
 
+    knows_tags = True
+    """Whether an acknowledgement of nothing is an error (AMQP 0-9-1)."""
+
+    wants_select = True
+    """Whether a commit on a channel without transactions is an error (AMQP 0-9-1)."""
+
+    @staticmethod
+    def finds(_number: int) -> bool:
+        """Whether the basic.get of this number, counted over the broker, may find a message."""
+        return True
+
     makes_any_queue = False
     """Whether a queue that may not be made is made all the same for the client that names it."""
 

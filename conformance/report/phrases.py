@@ -236,7 +236,7 @@ def _sentence(step: Step) -> str:
         case Offer():
             return f"Start the broker with each of {plural(len(step.settings), 'setting')}: {', '.join(step.settings)}."
         case Ask():
-            return f"Ask the client: {step.question}?"
+            return f"Ask: {step.question}?"
         case Drain():
             return "Receive and acknowledge everything until silence, then ask the broker for its own depth."
     return f"{what}. {_fault_sentence(step.until)}" if step.until else f"{what}."

@@ -52,6 +52,7 @@ from conformance.scenario.needs import (
     TURNED_AWAY,
     TYPED,
     Need,
+    answer_to,
     in_mode,
     need_of,
 )
@@ -63,6 +64,7 @@ from conformance.scenario.reading import (
     modes_of,
     most_queues,
     needs_of_launcher,
+    questions_of,
     shares_a_queue,
     singles,
     togethers,
@@ -70,11 +72,9 @@ from conformance.scenario.reading import (
 )
 from conformance.scenario.script import (
     After,
-    Ask,
     Consume,
     Cut,
     DiskFault,
-    Drain,
     Fault,
     HoldLink,
     LinkFault,
@@ -289,7 +289,7 @@ class Scenario:
     def ways(self) -> frozenset[str]:
         """What else a claim may ask of a scenario, in words of the catalogue, and the questions of its clients."""
         queue, settings = dict(self.queue), dict(self.settings)
-        words = {step.question for step in singles(self.steps) if isinstance(step, Ask)}
+        words = questions_of(self.steps)
         words |= {"undeclared_queue"} if "undeclared" in queue else set()
         words |= {"declared_queue"} if not {"created", "subscribed", "undeclared"} & queue.keys() else set()
         words |= {"standing_queue"} if not LIVES.keys() & queue.keys() else set()
@@ -331,9 +331,9 @@ class Scenario:
         more[SHARED] = shares_a_queue(self.steps)
         more[TRANSACTIONS] = any(isinstance(step, Publish) and step.batch for step in self._clients)
         more[NON_PERSISTENT] = any(isinstance(step, Publish) and not step.durable for step in self._clients)
-        queues = (need_of(name) for name, _ in self.queue)
-        others = (need for need in more if more[need])
-        return (*queues, *others, *self._of_options("need"), *needs_of_launcher(self.steps))
+        asks = () if self.subjects == OF_CLIENT else map(answer_to, sorted(questions_of(self.steps)))
+        others = (*asks, *(need for need in more if more[need]), *self._of_options("need"))
+        return (*map(need_of, dict(self.queue)), *others, *needs_of_launcher(self.steps))
 
     @property
     def of_client(self) -> tuple[Need, ...]:
@@ -400,12 +400,8 @@ class Scenario:
 
     @property
     def faults(self) -> tuple[Fault | DiskFault, ...]:
-        found = []
-        for step in singles(self.steps):
-            under = step.under if isinstance(step, Restart) else None
-            until = None if isinstance(step, Drain | Offer | Ask) else step.until
-            found += [fault for fault in (under, until) if fault is not None]
-        return tuple(found)
+        both = ((getattr(step, "under", None), getattr(step, "until", None)) for step in singles(self.steps))
+        return tuple(fault for pair in both for fault in pair if fault is not None)
 
     @property
     def wanted(self) -> tuple[Need | Fault | DiskFault, ...]:

@@ -71,8 +71,8 @@ def available(wanted: Wanted, system: SystemUnderTest, machine: Machine) -> str:
 class Need:
     """Something that not every system can give a scenario. `says` is its name in `run.json` and in reports.
 
-    `option` is the option of a queue that it is, and `mode` the mode of a consumer. `of_client`:
-    the suite's own sessions can do it, and a vendor's client cannot.
+    `option` is the option of a queue that it is, `mode` the mode of a consumer, and `question` what a broker is asked.
+    `of_client`: the suite's own sessions can do it, and a vendor's client cannot.
     """
 
     signal: ClassVar[None] = None
@@ -83,6 +83,7 @@ class Need:
     commands: tuple[str, ...] = ()
     option: str = ""
     mode: str = ""
+    question: str = ""
     of_client: bool = False
 
     @property
@@ -115,6 +116,11 @@ def need_of(option: str) -> Need:
 def in_mode(name: str) -> Need:
     """Return the need of a consumer in this mode."""
     return Need(f"mode {name}", mode=name, of_client=True)
+
+
+def answer_to(question: str) -> Need:
+    """Return the need of a broker that is asked this over its protocol."""
+    return Need(f"an answer to: {question}", question=question, of_client=True)
 
 
 COPIES = "copies_of"

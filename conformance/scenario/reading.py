@@ -13,6 +13,7 @@ from conformance.scenario.needs import CLEAN_RESTART, JOURNAL_WATCHED, KILL_OF_H
 from conformance.scenario.script import (
     ANOTHER,
     SETTLE,
+    Ask,
     Between,
     Consume,
     Cut,
@@ -53,6 +54,11 @@ def singles(steps: Iterable[Step]) -> Iterator[Single]:
             yield step
         if isinstance(step, Restart):
             yield from step.beside
+
+
+def questions_of(steps: Iterable[Step]) -> set[str]:
+    """Return what its clients ask a broker, or a vendor's client."""
+    return {step.question for step in singles(steps) if isinstance(step, Ask)}
 
 
 def cut_around_release(steps: Iterable[Step]) -> set[str]:

@@ -296,7 +296,10 @@ class Offer(_Step, frozen=True):
 
 
 class Ask(_Step, frozen=True):
-    """Ask a vendor's client what it offers, and record each answer: an entry of `jms.sessions.questions.QUESTIONS`."""
+    """Ask a vendor's client what it offers, or a broker what it allows, and record each answer.
+
+    The question is an entry of `QUESTIONS` of the sessions of a protocol: of JMS, or of AMQP 0-9-1.
+    """
 
     question: str
 

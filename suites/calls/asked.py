@@ -1,6 +1,6 @@
-"""A vendor's client is asked what it offers: sessions in each mode, constants, interfaces."""
+"""A vendor's client is asked what it offers, and a broker what it allows."""
 
-from conformance.scenario import OF_CLIENT, Check, SessionLiar, scenario
+from conformance.scenario import OF_CLIENT, Check, Liar, SessionLiar, scenario
 from conformance.scenario.script import Ask, Drain, Publish
 
 LACKS = Check("denied", exposure="questions", control=SessionLiar("lacks-what-is-asked-for"))
@@ -84,3 +84,33 @@ class HandlerOfAcknowledgements:
     settings = {"confirmation_window_bytes": 1_048_576}
     steps = (Ask("is there SendAcknowledgementHandler"),)
     checks = (LACKS,)
+
+
+@scenario
+class AcknowledgementOfNothing:
+    """A client acknowledges what was not delivered to it, and one message a second time: both are errors."""
+
+    mode = "individual"
+    steps = (Ask("is an acknowledgement of nothing an error"),)
+    checks = (Check("denied", exposure="questions", control=Liar("takes-an-acknowledgement-of-nothing")),)
+
+
+@scenario
+class CommitWithoutTransactions:
+    """A client asks for a commit where it has not asked for transactions: an error."""
+
+    mode = "transacted"
+    steps = (Ask("is a commit without transactions an error"),)
+    checks = (Check("denied", exposure="questions", control=Liar("commits-without-transactions")),)
+
+
+@scenario
+class MessagesFetchedOneByOne:
+    """A client asks a queue of its own, which holds 120 confirmed messages, for one message after another.
+
+    Each request must find one.
+    """
+
+    mode = "individual"
+    steps = (Ask("does basic.get find what a queue holds"),)
+    checks = (Check("denied", exposure="questions", control=Liar("hides-from-every-hundredth-get")),)

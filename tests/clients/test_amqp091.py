@@ -13,7 +13,9 @@ from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, LoginRefused, Refused, pump_until
 from conformance.errors import BrokenProtocolError, ClientError
 from conformance.history import Phase
+from conformance.protocols import describe
 from conformance.protocols.amqp091.sessions.connection import Amqp091Login
+from conformance.protocols.amqp091.sessions.questions import QUESTIONS
 from conformance.scenario.script import Publish
 
 
@@ -428,3 +430,52 @@ def test_a_broker_that_never_opens_is_given_up():
     with pytest.raises(ClientError, match="did not open the connection within 0 s"):
         opened(peer.port, connect_s=0.1)
     peer.close()
+
+
+# questions
+
+
+@pytest.mark.parametrize(
+    ("answer", "holds", "result"),
+    [
+        (spec.Tx.CommitOk(), False, "the channel goes on after Tx.Commit"),
+        (spec.Channel.Close(406, "not transactional", 90, 20), True, "the broker closed a channel: 406 not transact"),
+        (spec.Connection.Close(503, "what is this", 90, 20), True, "the broker closed the connection: 503 what is"),
+    ],
+    ids=["goes on", "closes the channel", "closes the connection"],
+)
+def test_a_commit_without_transactions_should_end_the_channel(session, answer, holds, result):
+    channel = 0 if isinstance(answer, spec.Connection.Close) else 1
+    made = session(lambda peer: (peer.until(spec.Tx.Commit, answer=False), peer.write(said(answer, channel))))
+    (found,) = made.asked("is a commit without transactions an error")
+
+    assert ("tx.commit without tx.select", holds) == found[:2]
+    assert found.result.startswith(result)
+
+
+def test_a_get_that_finds_nothing_ends_the_question(session):
+    """The queue is one of this connection; the broker confirms what is sent to it, and hides the second message."""
+
+    def script(peer):
+        peer.until(spec.Queue.Declare)
+        peer.write(said(spec.Queue.DeclareOk("own", 0, 0)))
+        for number in range(1, 121):
+            peer.until(spec.Basic.Publish)
+            peer.write(said(spec.Basic.Ack(number)))
+        peer.until(spec.Basic.Get)
+        peer.write(carried(spec.Basic.GetOk(1, False, "", "own", 119), message_id="p1:1"))
+        peer.until(spec.Basic.Get)
+        peer.write(said(spec.Basic.GetEmpty()))
+
+    answers = session(script).asked("does basic.get find what a queue holds")
+
+    assert [("basic.get with 120 of 120 messages in the queue", True), (answers[1].call, False)] == [
+        (each.call, each.holds) for each in answers
+    ]
+    assert "Basic.GetEmpty" == answers[1].result
+
+
+def test_a_question_of_another_protocol_has_no_answer():
+    """Each protocol lists what its sessions can ask."""
+    assert QUESTIONS.keys() == describe("amqp091").traits.questions
+    assert not describe("amqp").traits.questions

@@ -154,6 +154,26 @@ def acknowledgement_by_a_commit(rig):
     return names(client.heard(stored=False))
 
 
+def of_nothing(rig):
+    """The answer to an acknowledgement of what was not delivered, and to the next request."""
+    client = rig.client()
+    client.say(ACK(7))
+    return names(client.asks(spec.Basic.Qos(prefetch_count=1)))
+
+
+def committed_without(rig):
+    """The answer to a commit on a channel without transactions."""
+    return names(rig.client().asks(spec.Tx.Commit()))
+
+
+def fetched(rig):
+    """How many of a hundred requests find one of a hundred confirmed messages, and how many none."""
+    client = sent(rig, 100)
+    client.heard()
+    answers = [name for _ in range(100) for name in names(client.asks(spec.Basic.Get(queue="q"), 2))]
+    return answers.count("Basic.GetOk"), answers.count("Basic.GetEmpty")
+
+
 def changed(rig):
     """A property that is true, as it is delivered."""
     client = sent(rig, 1, properties=spec.BasicProperties(headers={"truth": True}))
@@ -185,6 +205,9 @@ LIES = [
     ("removes-when-sending", removed_when_sent, 0, 3),
     ("acknowledges-before-storing", acknowledgement_by_a_commit, ["Tx.CommitOk"], []),
     ("commits-before-storing", acknowledgement_by_a_commit, ["Tx.CommitOk"], []),
+    ("takes-an-acknowledgement-of-nothing", of_nothing, ["Basic.QosOk"], ["Channel.Close"]),
+    ("commits-without-transactions", committed_without, ["Tx.CommitOk"], ["Channel.Close"]),
+    ("hides-from-every-hundredth-get", fetched, (99, 1), (100, 0)),
     ("turns-true-to-false", changed, {"truth": False}, {"truth": True}),
 ]
 

@@ -274,7 +274,7 @@ def collect(job: Job, session: Session, recorder: Recorder, ask: AskDepth) -> Jo
 
 
 def inquire(job: Job, question: str, session: Session, recorder: Recorder) -> JobResult:
-    """Ask a vendor's client a question; each part of its answer is an event, numbered like a message."""
+    """Ask a question; each part of its answer is an event, numbered like a message."""
     note = noting(job, recorder)
     note(Op.CONNECT, Phase.OK)
     answers = session.asked(question)

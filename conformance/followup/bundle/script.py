@@ -220,7 +220,7 @@ def _step(step: Step, body: Body) -> None:
         case Together():
             raise CannotError("clients beside each other are not in it")
         case Ask():
-            raise CannotError("questions to a vendor's client are not in it")
+            raise CannotError("questions are not in it")
 
 
 def _publish(step: Publish, body: Body) -> None:

@@ -215,10 +215,10 @@ CALLS = (
     _returned("rollback_returned", "rollback()", "rollback_asked_at", "rolled_back_at"),
     UndrainedAnomaly(
         "denied",
-        "The client answered a question otherwise than the claim says.",
+        "The client, or the broker, answered a question otherwise than the claim says.",
         applies="granted OR denied",
         offends="denied",
-        words="questions to the client were answered otherwise",
+        words="questions were answered otherwise",
     ),
     Anomaly(
         "acknowledged_again",

@@ -24,6 +24,14 @@ def _options() -> type[Amqp091Options]:
     return Amqp091Options
 
 
+_QUESTIONS = frozenset(
+    {
+        "is an acknowledgement of nothing an error",
+        "is a commit without transactions an error",
+        "does basic.get find what a queue holds",
+    }
+)
+
 PROTOCOL = ClientProtocol(
     name="amqp091",
     title="AMQP 0-9-1",
@@ -37,7 +45,7 @@ PROTOCOL = ClientProtocol(
     # connection.start, on channel 0: the first answer of a broker that speaks it.
     greeting=Greeting(b"AMQP\x00\x00\x09\x01", re.compile(rb"\x01\x00\x00.{4}\x00\x0a\x00\x0a", re.DOTALL), 11),
     # A basic.ack of a client has no answer. A basic.ack of the broker need not mean that the message is stored.
-    traits=Traits(confirm="basic.ack", ack_confirm="transaction", priority=True),
+    traits=Traits(confirm="basic.ack", ack_confirm="transaction", priority=True, questions=_QUESTIONS),
     reproducer=Reproducer(
         template="amqp091.py.j2",
         imports="from decimal import Decimal\n\nfrom pika import frame, spec\n",

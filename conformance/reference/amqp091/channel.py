@@ -362,10 +362,11 @@ class ServerChannel:
         getter = None if settled else self._getters.get(queue)
         if getter is None or not getter.subscription.open:
             getter = Amqp091Consumer(self, queue, None, settled)
-        getter.wanted = 1
+        getter.wanted = int(self.broker.behaviour.finds(next(self.peer.numbers)))
+        hidden = not getter.wanted
         self.broker.more_credit(getter.subscription)
         self.broker.dispatch()
-        if getter.wanted:
+        if getter.wanted or hidden:
             getter.wanted = 0
             self.say("basic.get-empty", "")
         if settled or not getter.subscription.held:
@@ -409,6 +410,9 @@ class ServerChannel:
         self.say("tx.select-ok")
 
     def _on_commit(self) -> None:
+        if self._transaction is None and not self.broker.behaviour.wants_select:
+            self.say("tx.commit-ok")
+            return
         transaction, taken = self._ended()
         answer = self._answering("tx.commit-ok")
         reason, self._refused = self._refused, None
@@ -448,6 +452,8 @@ class ServerChannel:
 
     def _settle(self, tag: int, multiple: bool, outcome: SettlementEvent, *, transacted: bool = True) -> None:
         if tag not in self.unacknowledged and not (multiple and not tag):
+            if not self.broker.behaviour.knows_tags:
+                return
             raise Amqp091Error(codec.PRECONDITION_FAILED, f"unknown delivery-tag {tag}")
         if outcome is SettlementEvent.ACCEPTED:
             multiple = self.broker.behaviour.covers_earlier(multiple)

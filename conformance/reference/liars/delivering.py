@@ -202,6 +202,21 @@ DELIVERING: dict[str, Lie] = {
         "delivered_expired",
         lives_ms=lambda _ttl_ms: 0,
     ),
+    "takes-an-acknowledgement-of-nothing": lie(
+        "A basic.ack of what was not delivered, or a second time, has no effect. AMQP 0-9-1 only.",
+        "denied",
+        knows_tags=False,
+    ),
+    "commits-without-transactions": lie(
+        "A tx.commit on a channel without tx.select is answered. AMQP 0-9-1 only.",
+        "denied",
+        wants_select=False,
+    ),
+    "hides-from-every-hundredth-get": lie(
+        "Every 100th basic.get finds the queue empty. AMQP 0-9-1 only.",
+        "denied",
+        finds=lambda number: number % PERIOD != 0,
+    ),
     "makes-any-queue": lie(
         "A queue is made for the client that names it, although none may be made.",
         "confirmed_without_queue",

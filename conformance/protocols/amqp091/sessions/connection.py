@@ -29,7 +29,7 @@ ANSWER_S = 30.0
 _CLOSE_S = 2.0
 _HEADER = struct.Struct(">BHI")
 _AROUND = _HEADER.size + 1
-_CARRIERS = (spec.Basic.Deliver, spec.Basic.Return)
+_CARRIERS = (spec.Basic.Deliver, spec.Basic.GetOk, spec.Basic.Return)
 _UNREADABLE = (AMQPError, ArithmeticError, LookupError, RecursionError, TypeError, ValueError, struct.error)
 """What pika raises for bytes that it cannot decode."""
 
@@ -125,13 +125,20 @@ class Amqp091Connection(ByteStream[Amqp091Login]):
         """Close a channel: its unacknowledged deliveries go back to their queue."""
         self.ask(channel, spec.Channel.Close(200, "", 0, 0), spec.Channel.CloseOk)
 
-    def ask(self, channel: int, method: Any, answer: type) -> Any:
-        """Send a method, wait for its answer and return it."""
-        self._answers.pop((channel, answer), None)
-        self.put(channel, method)
-        if not pump_until(self.pump, lambda: (channel, answer) in self._answers, ANSWER_S):
+    @property
+    def ended(self) -> bool:
+        """Whether the broker has closed the connection, or this client."""
+        return self._closed
+
+    def ask(self, channel: int, method: Any, *answers: type, content: Content | None = None) -> Any:
+        """Send a method, wait for one of its answers and return it."""
+        wanted = {(channel, answer) for answer in answers}
+        for each in wanted:
+            self._answers.pop(each, None)
+        self.put(channel, method, content)
+        if not pump_until(self.pump, lambda: bool(wanted & self._answers.keys()), ANSWER_S):
             raise ClientError(f"the broker did not answer {method.NAME} within {ANSWER_S:.0f} s")
-        return self._answers.pop((channel, answer))
+        return self._answers.pop((wanted & self._answers.keys()).pop())
 
     def put(self, channel: int, method: Any, content: Content | None = None) -> None:
         """Queue a method; it leaves at the next `pump`."""
@@ -252,6 +259,7 @@ class Amqp091Connection(ByteStream[Amqp091Login]):
             raise self._broken(f"a body of more than the {waiting.size:,} bytes that its header says")
         if len(waiting.body) == waiting.size:
             del self._contents[channel]
+            self._answers[channel, type(waiting.method)] = waiting.method
             self._on_method(channel, waiting.method, Content(waiting.properties, bytes(waiting.body)))
 
     def _on_connection(self, method: Any) -> None:

@@ -27,6 +27,7 @@ from conformance.clients.job import Job, address, in_turn
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import (
     OperationAnswer,
+    QuestionResult,
     Received,
     Refused,
     SendOutcome,
@@ -37,6 +38,7 @@ from conformance.errors import BrokenProtocolError, ClientError
 from conformance.history import Op, Phase
 from conformance.protocols.amqp091.options import Amqp091Options
 from conformance.protocols.amqp091.sessions.connection import Amqp091Connection, Amqp091Login, Content
+from conformance.protocols.amqp091.sessions.questions import QUESTIONS
 
 _MOST_PREFETCH = 65_535  # basic.qos has 16 bits for it
 _SELECTOR = "x-filter-jms-selector"
@@ -209,6 +211,11 @@ class Amqp091Session(Session):
             raise
 
     @override
+    def asked(self, question: str) -> list[QuestionResult]:
+        """Return the answers to one of `QUESTIONS`; see `Session`."""
+        return list(QUESTIONS[question](self._connection))
+
+    @override
     def watch(self, descriptor: int) -> None:
         self._connection.watch(descriptor)
 
@@ -291,7 +298,8 @@ class Amqp091Session(Session):
             case spec.Basic.Ack() | spec.Basic.Nack() if channel == self._sending:
                 self._on_confirm(method)
             case spec.Tx.SelectOk() | spec.Tx.CommitOk() | spec.Tx.RollbackOk() | spec.Channel.FlowOk():
-                self._on_transaction(channel, method)
+                if channel in self._transactions:  # it is not the channel of a question
+                    self._on_transaction(channel, method)
             case spec.Channel.Flow():  # Broker-J closes a channel that goes on sending
                 self._connection.put(channel, spec.Channel.FlowOk(method.active))
                 self._held = not method.active
