@@ -97,7 +97,7 @@ def test_a_broker_may_end_when_its_disk_fails(play):
 def test_a_liar_that_answers_before_its_sync_is_seen_at_the_disk(play, liar, batch, op):
     name = "transaction" if batch else "message"
     publish = Publish(10, window=5 if batch else 1, batch=batch, every_ms=60)
-    _, folder = play(Restart(clean=True, under=HeldSync(0.1)), publish, Restart(clean=True), *SETTLE, liar=liar)
+    _, folder = play(Restart(clean=True, under=HeldSync(0.4)), publish, Restart(clean=True), *SETTLE, liar=liar)
     synced, answered = when(folder, "disk-1", Op.SYNC, Phase.OK, name), when(folder, "publisher-1", op, Phase.OK, name)
 
     assert synced
@@ -110,7 +110,7 @@ def test_a_liar_that_answers_before_its_sync_is_seen_at_the_disk(play, liar, bat
 def test_an_acknowledgement_and_its_sync(play, liar, protocol):
     """The history of the disk has the record of each acknowledgement, and not as that of a send."""
     consume = Consume("individual", prefetch=5, stop=3, work_ms=60)
-    held = Restart(clean=True, under=HeldSync(0.1))
+    held = Restart(clean=True, under=HeldSync(0.4))
     record, folder = play(Publish(3, window=3), held, consume, liar=liar, protocol=protocol)
     synced, answered = when(folder, "disk-1", Op.SYNC, Phase.OK), when(folder, "consumer-1", Op.ACK, Phase.OK)
 
