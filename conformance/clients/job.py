@@ -198,7 +198,8 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     or expiry queue instead. `subscriber` is the client id under which the queues are durable subscriptions of a topic.
     `in_vain`: where each consumer before this client had a selector, the names of those whose consumers were given
     nothing for the liveness bound; else None. `crosses`: the clients of the trial speak two protocols, of which one may
-    not pass on the sender's id of a message.
+    not pass on the sender's id of a message. `session_expiry_s`: how long a session outlives its connection, where one
+    is the queue; 0 for ever.
     """
 
     step: ClientStep
@@ -213,6 +214,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     subscriber: str = ""
     in_vain: tuple[str, ...] | None = None
     crosses: bool = False
+    session_expiry_s: int = 0
 
     @property
     def queues(self) -> tuple[str, ...]:

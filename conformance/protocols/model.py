@@ -48,9 +48,9 @@ class Traits(NamedTuple):
     delivery only; else the capability `individual_ack` says so. `refusal_names_send`: a refusal says which message was
     refused. `typed`: a property may be a number or a truth, and not only a text. `queues_by_client`: a client makes its
     queue by its first connection, and no broker says how many messages are in it. `questions`: what a client can ask a
-    broker (the step `Ask`). `ack_confirm`: the way in which a
-    broker may answer an acknowledgement (a word of `ack_confirm` in broker.toml), unless the protocol is `without` such
-    answers.
+    broker (the step `Ask`). `session_expiry`: a client says how long its session outlives it. `ack_confirm`: the way in
+    which a broker may answer an acknowledgement (a word of `ack_confirm` in broker.toml), unless the protocol is
+    `without` such answers.
     """
 
     confirm: str = "confirm"
@@ -64,6 +64,7 @@ class Traits(NamedTuple):
     typed: bool = True
     queues_by_client: bool = False
     questions: frozenset[str] = frozenset()
+    session_expiry: bool = False
     ack_confirm: str = "disposition"
 
 

@@ -277,6 +277,10 @@ class Honest:
         """What a consumer gets of the `number`-th message of a queue (from 1): its encoded sections."""
         return bare
 
+    def session_s(self, expiry_s: int) -> int:
+        """The seconds by which an MQTT session with this expiry interval outlives its connection."""
+        return expiry_s
+
     def lives_ms(self, ttl_ms: int) -> int:
         """The time to live, in milliseconds, of a message that was sent with this one; 0 for one without end."""
         return ttl_ms

@@ -19,7 +19,7 @@ from conformance.faults.power.image import LossyDisk
 from conformance.ledger import Ledger
 from conformance.run.planning import Planned
 from conformance.run.readiness_probe import ProbeClient, probe_client
-from conformance.scenario.needs import COPIES
+from conformance.scenario.needs import COPIES, SESSION_EXPIRY
 
 KEPT = 3
 """The number of brokers that are kept with one job for a later part of the run; each Java broker has a heap."""
@@ -84,8 +84,12 @@ class RunningBroker:
 
 
 def _options(trial: Planned) -> Options:
-    """Return the options of each queue of a trial, with the name of the queue that it gets copies of."""
-    return tuple((name, trial.queue if name == COPIES else value) for name, value in trial.script.queue)
+    """Return the options of each queue of a trial, with the name of the queue that it gets copies of.
+
+    Without how long it outlives a connection: its clients say so.
+    """
+    said = ((name, value) for name, value in trial.script.queue if name != SESSION_EXPIRY)
+    return tuple((name, trial.queue if name == COPIES else value) for name, value in said)
 
 
 class BrokerPool:

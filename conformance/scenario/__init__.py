@@ -43,6 +43,7 @@ from conformance.scenario.needs import (
     NON_PERSISTENT,
     RAW,
     REFUSES,
+    SESSION_EXPIRY,
     SETTINGS,
     SEVERAL,
     SHARED,
@@ -295,6 +296,7 @@ class Scenario:
         words |= {"standing_queue"} if not LIVES.keys() & queue.keys() else set()
         words |= {"attempt_limit"} if "max_delivery_attempts" in settings else set()
         words |= {ANOTHER_WAY} if self.crosses else set()
+        words |= {SESSION_EXPIRY} & queue.keys()
         words |= cut_around_release(self._clients)
         words |= {option.way for step in self._clients for option in options_of(step) if option.way}
         words |= {ASKING_AGAIN} if ASKED_AGAIN in self.needs else set()
@@ -448,6 +450,7 @@ class Scenario:
             "is about one protocol": self.crosses and ANOTHER_WAY not in claim.ways,
             "asks for nothing again": ASKING_AGAIN in self.ways and ASKING_AGAIN not in claim.ways,
             "is about no priority": "message_priority" in self.ways - {*claim.ways},
+            "is about a session that never expires": SESSION_EXPIRY in self.ways - {*claim.ways},
             # Counter-example: asked for a small memory of queues, Artemis loses what it paged. No default is the cause.
             "is about a default, so no setting may be asked for": claim.kind is Kind.DEFAULT and bool(self.settings),
         }

@@ -108,9 +108,16 @@ LIVES = {"undeclared": UNDECLARED, "created": CREATED, "fresh": FRESH, "subscrib
 """By option of a scenario's queue, the need of a queue that is not there when the broker starts."""
 
 
+SESSION_EXPIRY = "session_expiry_s"
+"""The option of a queue that is a session, and outlives its connection for so many seconds."""
+
+EXPIRES = Need("a session that says how long it outlives its connection")
+_BY_OPTION = {**LIVES, SESSION_EXPIRY: EXPIRES}
+
+
 def need_of(option: str) -> Need:
     """Return the need of a scenario whose queue has this option."""
-    return LIVES.get(option) or Need(f"a queue with {option}", option=option)
+    return _BY_OPTION.get(option) or Need(f"a queue with {option}", option=option)
 
 
 def in_mode(name: str) -> Need:

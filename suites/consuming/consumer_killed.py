@@ -1,6 +1,7 @@
 """The consuming process dies in the middle of processing, under each acknowledgement mode; the next takes its place."""
 
 from conformance.scenario import LOSSES, STUCK, Check, Liar, SessionLiar, scenario
+from conformance.scenario.needs import SESSION_EXPIRY
 from conformance.scenario.script import SETTLE, Between, Consume, ConsumerCrash, Nth, Publish, Rounds
 
 REMOVES = Liar("removes-when-sending")
@@ -222,3 +223,27 @@ class ConsumerKilledUnderIndividual:
         Check("counted_at_first", exposure="first_deliveries", control=Liar("counts-from-one")),
         Check("first_acquirer_twice", exposure="claimed_first", control=Liar("always-first-acquirer")),
     )
+
+
+@scenario
+class SessionOfAMonth:
+    """A consumer whose session outlives it by thirty days is killed, and its session is left alone for three seconds.
+
+    Meanwhile a publisher sends on. The consumer that comes back must have what was sent before and meanwhile: brokers
+    look at intervals for sessions that have expired. Four times.
+    """
+
+    mode = "individual"
+    queue = {SESSION_EXPIRY: 30 * 86_400}
+    steps = (
+        Rounds(
+            (
+                Publish(100, window=20),
+                Consume("individual", prefetch=20, until=ConsumerCrash(Nth("process", Between(40, 60)))),
+                Publish(30, window=1, every_ms=100),
+            ),
+            LOSSES,
+        ),
+        *SETTLE,
+    )
+    checks = (Check("gone", exposure="delivered_unacknowledged", control=Liar("ends-sessions-of-a-month")),)

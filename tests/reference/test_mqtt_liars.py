@@ -51,6 +51,13 @@ def after_an_acknowledgement(rig):
     return bodies(consumer.asks(PUBACK, 1))
 
 
+def ends_after(rig):
+    """The seconds after which two sessions end whose intervals are 24 and 30 days."""
+    for name, days in (("q", 24), ("r", 30)):
+        rig.client(name, days * 86_400).leave()
+    return [seconds for seconds, _ in rig.timers]
+
+
 def kept_after_a_connection(rig):
     sent(rig, 3).heard()
     rig.client().leave()
@@ -129,6 +136,7 @@ def _given(rig, count):
 
 LIES = [
     ("forgets-received-identifiers", received_before, 2, 1),
+    ("ends-sessions-of-a-month", ends_after, [2_073_600, 1], [2_073_600, 2_592_000]),
     ("ignores-what-comes-again", answered_again, [], [("PUBREC", 7)]),
     ("forgets-sessions", received_before_a_restart, 2, 1),
     ("finishes-at-the-last-answer", after_its_pubrel, [("PUBLISH", 1)], [("PUBREL", 1)]),

@@ -49,6 +49,13 @@ OVER_MQTT = {
         "Message Expiry Interval 4294968 s: confirmed, and came",
         "Message Expiry Interval 4294967295 s: confirmed, and did not come within 3 s",
     ],
+    "artemis_mqtt_session_of_a_month_ends.py": [
+        "Session Expiry Interval 86400 s: the session is there after 10 s",
+        "Session Expiry Interval 2147483 s: the session is there after 10 s",
+        "Session Expiry Interval 2147484 s: the session is gone after 10 s",
+        "Session Expiry Interval 2592000 s: the session is gone after 10 s",
+        "Session Expiry Interval 4294967295 s: the session is there after 10 s",
+    ],
     "artemis_mqtt_session_out_of_order.py": [
         "Receive Maximum 65535: messages after a later one of their publisher: none",
         "Receive Maximum 20: messages after a later one of their publisher: some",

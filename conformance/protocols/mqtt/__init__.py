@@ -38,7 +38,7 @@ PROTOCOL = ClientProtocol(
         b"\x10\x0d\x00\x04MQTT\x05\x02\x00\x00\x00\x00\x00", re.compile(rb"\x20[\x03-\x7f][\x00\x01]", re.DOTALL), 3
     ),
     # A message has no persistence of its own, and a PUBACK need not mean that it is stored.
-    traits=Traits(confirm="PUBACK", queues_by_client=True),
+    traits=Traits(confirm="PUBACK", queues_by_client=True, session_expiry=True),
     reproducer=Reproducer(
         template="mqtt.py.j2",
         modules={"": "socket", "tls": "ssl"},

@@ -178,14 +178,19 @@ def packet(kind: int, payload: bytes, flags: int | None = None) -> bytes:
 
 
 def connect(
-    client_id: str, level: int, *, clean: bool, receive: int, largest: int, login: tuple[str, str] | None
+    client_id: str,
+    level: int,
+    *,
+    expiry_s: int,
+    receive: int,
+    largest: int,
+    login: tuple[str, str] | None,
 ) -> bytes:
     """Return a CONNECT without keep alive: a paused broker answers no PINGREQ.
 
-    A session that is not `clean` never expires, in 3.1.1 by its nature.
+    A session of 0 seconds begins and ends with its connection; in 3.1.1 each other never expires.
     """
-    flags = (2 if clean else 0) | (0xC0 if login else 0)
-    expiry_s = 0 if clean else NEVER_EXPIRES
+    flags = (0 if expiry_s else 2) | (0xC0 if login else 0)
     more = struct.pack(">BIBHBI", SESSION_EXPIRY, expiry_s, RECEIVE_MAXIMUM, receive, MAXIMUM_PACKET_SIZE, largest)
     payload = text("MQTT") + bytes([level, flags, 0, 0]) + _with_length(level, more) + text(client_id)
     return packet(CONNECT, payload + b"".join(map(text, login or ())))

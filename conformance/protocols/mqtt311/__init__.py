@@ -21,7 +21,7 @@ PROTOCOL = mqtt.PROTOCOL._replace(
     greeting=Greeting(
         b"\x10\x0c\x00\x04MQTT\x04\x02\x00\x00\x00\x00", re.compile(rb"\x20\x02[\x00\x01][\x00-\x05]"), 4
     ),
-    traits=mqtt.PROTOCOL.traits._replace(refusal_names_send=False, time_to_live=False),
+    traits=mqtt.PROTOCOL.traits._replace(refusal_names_send=False, session_expiry=False, time_to_live=False),
     without=mqtt.PROTOCOL.without | {"explicit_rejections", "prefetch_in_messages"},
     lacks={**mqtt.PROTOCOL.lacks, "messages with properties": _NONE},
 )

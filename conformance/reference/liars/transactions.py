@@ -13,6 +13,12 @@ TRANSACTIONS: dict[str, Lie] = {
         fault="kill",
         restores_sessions=False,
     ),
+    "ends-sessions-of-a-month": lie(
+        "An MQTT session ends a second after its connection if its interval of expiry in milliseconds has 32 bits.",
+        "gone unsent_gone",
+        fault="cut",
+        session_s=lambda expiry_s: expiry_s if expiry_s * 1000 < 2**31 or expiry_s == 2**32 - 1 else 1,
+    ),
     "forgets-received-identifiers": lie(
         "A connection of MQTT does not know the packet identifiers of QoS 2 that its session received on earlier ones.",
         "not_once",

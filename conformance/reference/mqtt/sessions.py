@@ -222,11 +222,12 @@ class MqttSessions:
 
     def _await_end(self, session: ServerSession) -> None:
         """End a session that has no connection, now or when its interval is over."""
-        if not session.expiry_s:
+        expiry_s = self.broker.behaviour.session_s(session.expiry_s)
+        if not expiry_s:
             self.end(session)
-        elif session.expiry_s != NEVER:
+        elif expiry_s != NEVER:
             absence = session.absence
-            self._later(session.expiry_s, lambda: self._end_absent(session, absence))
+            self._later(expiry_s, lambda: self._end_absent(session, absence))
 
     def _end_absent(self, session: ServerSession, absence: object) -> None:
         if session.owner is None and session.absence is absence and self._sessions.get(session.client) is session:

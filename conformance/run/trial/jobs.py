@@ -27,7 +27,7 @@ from conformance.clients.job import (
 from conformance.history import Header
 from conformance.protocols import describe, protocol_of_depth
 from conformance.run.planning import Planned
-from conformance.scenario.needs import RESENDS, TURNED_AWAY
+from conformance.scenario.needs import RESENDS, SESSION_EXPIRY, TURNED_AWAY
 from conformance.scenario.reading import singles
 from conformance.scenario.script import ClientStep, Consume, Drain, Publish
 
@@ -114,6 +114,7 @@ class JobMaker:
             subscriber=topic,
             in_vain=tuple(self._in_vain) if self._selectors and "" not in self._selectors else None,
             crosses=self.planned.script.crosses,
+            session_expiry_s=int(dict(self.planned.script.queue).get(SESSION_EXPIRY, 0)),
         )
 
     def _protocol(self, step: ClientStep) -> str:

@@ -44,7 +44,8 @@ class MqttConnection(ByteStream[MqttLogin]):
         login: Where the broker is, and the credentials.
         client_id: By it the broker knows a session.
         level: The version, as in `packets`.
-        receive: How many PUBLISH packets may be unacknowledged; 0 for a connection whose session ends with it.
+        receive: How many PUBLISH packets may be unacknowledged; 0 for as many as MQTT has.
+        expiry_s: How long the session outlives this connection; 0 for one that ends with it.
         on_packet: Called with each PUBLISH, and with each answer to what this connection has sent.
         before_write: Called right before bytes may leave.
         connect_s: Time limit of the connection, in seconds.
@@ -64,6 +65,7 @@ class MqttConnection(ByteStream[MqttLogin]):
         level: int,
         *,
         receive: int = 0,
+        expiry_s: int = 0,
         on_packet: OnPacket,
         before_write: Callable[[], None] = lambda: None,
         connect_s: float = 20.0,
@@ -80,7 +82,7 @@ class MqttConnection(ByteStream[MqttLogin]):
         self._output += packets.connect(
             client_id,
             level,
-            clean=not receive,
+            expiry_s=expiry_s,
             receive=min(receive or packets.MOST, packets.MOST),
             largest=LARGEST,
             login=login.words,

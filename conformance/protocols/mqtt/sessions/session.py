@@ -1,8 +1,8 @@
 """MQTT: a queue of the suite is a session of the broker, and a consumer is a connection to that session.
 
-The session has the name of its queue as client identifier, subscribes to the topic of that name, and never expires. It
-has one connection at a time: a second one takes it over (section 3.1.4). So each receiver is a connection of its own,
-and senders have another, whose session ends with it.
+The session has the name of its queue as client identifier, and subscribes to the topic of that name. It never expires,
+unless the scenario says when. It has one connection at a time: a second one takes it over (section 3.1.4). So each
+receiver is a connection of its own, and senders have another, whose session ends with it.
 
 The session of a publisher of `exactly_once` outlives its connection, and so does what this side knows of the packets of
 QoS 2 that are in use: `unfinished` is the session state of the client (section 4.1), which a later process goes on
@@ -211,6 +211,7 @@ class MqttSession(Session):
             name,
             self.level,
             receive=receive,
+            expiry_s=(self._job.work.session_expiry_s or packets.NEVER_EXPIRES) if receive else 0,
             on_packet=on_packet,
             before_write=self._before_write,
             connect_s=self._job.connection.connect_s,
