@@ -19,7 +19,7 @@ from conformance.faults.power.image import LossyDisk
 from conformance.ledger import Ledger
 from conformance.run.planning import Planned
 from conformance.run.readiness_probe import ProbeClient, probe_client
-from conformance.scenario.needs import COPIES, SESSION_EXPIRY
+from conformance.scenario.needs import declared_options
 
 KEPT = 3
 """The number of brokers that are kept with one job for a later part of the run; each Java broker has a heap."""
@@ -84,12 +84,7 @@ class RunningBroker:
 
 
 def _options(trial: Planned) -> Options:
-    """Return the options of each queue of a trial, with the name of the queue that it gets copies of.
-
-    Without how long it outlives a connection: its clients say so.
-    """
-    said = ((name, value) for name, value in trial.script.queue if name != SESSION_EXPIRY)
-    return tuple((name, trial.queue if name == COPIES else value) for name, value in said)
+    return tuple(declared_options(dict(trial.script.queue), trial.queue).items())
 
 
 class BrokerPool:

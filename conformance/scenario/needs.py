@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Mapping
 from signal import Signals
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 
 class Means(enum.StrEnum):
@@ -113,6 +114,15 @@ SESSION_EXPIRY = "session_expiry_s"
 
 EXPIRES = Need("a session that says how long it outlives its connection")
 _BY_OPTION = {**LIVES, SESSION_EXPIRY: EXPIRES}
+
+
+def declared_options(options: Mapping[str, Any], queue: str) -> dict[str, Any]:
+    """Return the options with which a broker has a queue, and the name of the one that it gets copies of.
+
+    Without how long it outlives a connection: its clients say so.
+    """
+    chosen = ((name, queue if name == COPIES else value) for name, value in options.items())
+    return {name: value for name, value in chosen if name != SESSION_EXPIRY}
 
 
 def need_of(option: str) -> Need:

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import dataclasses
+import functools
 import os
 import threading
 
@@ -9,11 +10,13 @@ import pytest
 from planned_trials import planned
 from trial_histories import events_of
 
+from conformance.clients.job import Tolerances
 from conformance.errors import BrokerError, Interrupted, LaunchError
 from conformance.history import OF_ANOTHER, Op, Phase, bare_header
 from conformance.ledger import Ledger
 from conformance.run.planning import COMPANY, companies, scenarios_sharing
 from conformance.run.record import Recording
+from conformance.run.trial import player
 from conformance.run.trial.clients import ClientRunner
 from conformance.run.trial.company import Company
 from conformance.scenario import Scenario
@@ -209,3 +212,14 @@ def test_a_fault_that_its_owner_does_not_fire_voids_the_others_too(record):
     assert "the kill did not fire: 50 events of the 5000 that its trigger waits for" == found["c"].void
     assert "the kill of another trial of its company did not fire" in {found["a"].void, found["b"].void}
     assert [False] * 3 == [each.void_by_broker for each in found.values()]
+
+
+@pytest.mark.process
+def test_what_an_owner_waits_for_in_vain_is_drained_before_the_others_lose_their_broker(record, monkeypatch):
+    """Smallest counter-example to its end first: the drain is the client of a broker that died by itself."""
+    monkeypatch.setattr(player, "Tolerances", functools.partial(Tolerances, liveness_s=2.0))
+    waits = (Publish(20, window=10), Consume("individual", until=Kill(Nth("process", 150))), Restart())
+    found, _ = record(trial("a", *ROUNDS, *SETTLE), trial("b", *waits * 3, *SETTLE))
+
+    assert ("", True) == (found["b"].void, found["b"].void_by_broker)
+    assert "the kill of another trial of its company did not fire" == found["a"].void

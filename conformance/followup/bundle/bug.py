@@ -18,7 +18,7 @@ from conformance.followup.upgrade.broker import pair_of
 from conformance.judge.plan.timeline import fold
 from conformance.protocols import REPRODUCERS
 from conformance.report.phrases import steps_in_words
-from conformance.scenario.needs import COPIES, LIVES
+from conformance.scenario.needs import LIVES, declared_options
 
 NO_STEPS = "an earlier version of the suite recorded this trial, and its record does not have the steps as data"
 NO_SCENARIO = "this version of the suite has no scenario of that name"
@@ -174,7 +174,7 @@ def _start(
         return "COMMAND THAT RUNS THE BROKER"
     start = adapter.file.start
     settings = adapter.file.settings
-    chosen = {name: source.queue if name == COPIES else value for name, value in source.record.queue.items()}
+    chosen = declared_options(source.record.queue, source.queue)
     options = ",".join(f"{name}={str(value).lower()}" for name, value in chosen.items())
     queue = ":".join(filter(None, [source.queue, options]))
     each = start.each_queue if not LIVES.keys() & source.record.queue.keys() else ()

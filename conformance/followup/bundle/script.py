@@ -24,6 +24,7 @@ from conformance.followup.upgrade.broker import pair_of
 from conformance.protocols import REPRODUCERS, SCHEMES
 from conformance.protocols.reader import KINDS
 from conformance.scenario import Scenario
+from conformance.scenario.needs import SESSION_EXPIRY
 from conformance.scenario.options import options_of, properties
 from conformance.scenario.reading import singles
 from conformance.scenario.script import (
@@ -465,6 +466,7 @@ def _render(script: Scenario, checks: list[str], body: Body, adapter: Adapter, q
         + (f"\nHELD = {held}\n" if held else ""),
         **_access(access),
         "options": spoken.options,
+        "session_expiry_s": dict(script.queue).get(SESSION_EXPIRY, 0),
         "destination": repr(spoken.destination),
         "checks": [BEFORE[name] for name in checks if name in BEFORE] + [CHECKS[name] for name in checks],
         "body": body.lines,

@@ -12,7 +12,9 @@ from conformance.adapters.file.model import Protocol
 from conformance.clients.job import (
     CONNECT_S,
     LIVENESS_FACTOR,
+    LIVENESS_S,
     NEVER,
+    SILENCE_S,
     UNANSWERED,
     Asks,
     Connection,
@@ -29,7 +31,7 @@ from conformance.protocols import describe, protocol_of_depth
 from conformance.run.planning import Planned
 from conformance.scenario.needs import RESENDS, SESSION_EXPIRY, TURNED_AWAY
 from conformance.scenario.reading import singles
-from conformance.scenario.script import ClientStep, Consume, Drain, Publish
+from conformance.scenario.script import LONGEST_DELAY_MS, ClientStep, Consume, Drain, Publish
 
 Address = tuple[str, int]
 """Host and port."""
@@ -95,6 +97,21 @@ class JobMaker:
             within_s=within_s,
             journal=journal,
         )
+
+    @property
+    def keeps_messages(self) -> bool:
+        """Whether an acknowledged message stays in its queue, so that no drain empties it."""
+        return bool(self.planned.settings.values.get("non_destructive"))
+
+    def bounds(self) -> Tolerances:
+        """How long a drain waits; for a delay beyond its patience, messages may be left that wait for redelivery."""
+        redelivery_delay_ms = int(self.planned.settings.values.get("redelivery_delay_ms", 0))
+        if self.keeps_messages:
+            return Tolerances(delayed=True, liveness_s=SILENCE_S)
+        if redelivery_delay_ms > LONGEST_DELAY_MS:
+            return Tolerances(delayed=True)
+        delay_s = max(redelivery_delay_ms, 0) / 1000
+        return Tolerances(silence_s=SILENCE_S + delay_s, liveness_s=LIVENESS_S + 10 * delay_s)
 
     def _work(self, step: ClientStep, asks: Asks, collects: str, topic: str) -> Work:
         publishers = [each for each in singles(self.planned.script.steps) if isinstance(each, Publish)]

@@ -16,7 +16,7 @@ import msgspec
 from conformance import claims, records
 from conformance.adapters import Adapter
 from conformance.adapters.file.placeholders import fill
-from conformance.clients.job import LIVENESS_S, SILENCE_S, Job, JobResult, Tolerances
+from conformance.clients.job import Job, JobResult, Tolerances
 from conformance.clients.workers.pool import WorkerPool
 from conformance.errors import (
     BrokerError,
@@ -43,7 +43,6 @@ from conformance.scenario.needs import CLEAN_RESTART, FRESH, JOURNAL_WATCHED, in
 from conformance.scenario.reading import singles
 from conformance.scenario.script import (
     LONG_LIFE_MS,
-    LONGEST_DELAY_MS,
     MOST_DRAINS,
     SETTLE,
     Ask,
@@ -156,13 +155,9 @@ class TrialPlayer:
             if not self.broker_is_lost:
                 self._drain_to_the_end()
         except FaultError:
-            # Of a client that the broker gave nothing, the fault was never due. A drain shows what it has withheld.
-            if not self.client_runner.in_vain or self.node.target.gone():
+            self._show_withheld()
+            if not self.withheld:
                 raise
-            self.withheld = True
-            self._drain()
-            while self.brought and self.drains < MOST_DRAINS:
-                self._drain()
         except (LaunchError, BrokerError) as error:
             if isinstance(error, LaunchError) and self._after_recovery(error):
                 with self.company.alone:
@@ -172,6 +167,15 @@ class TrialPlayer:
                 self._end_unready(NotReady(Phase.FAIL, f"{NOT_ALIVE}: {why}"))
             else:
                 raise
+
+    def _show_withheld(self) -> None:
+        """Drain what the broker gave to no client of this trial: then its fault was never due."""
+        if self.withheld or not self.client_runner.in_vain or self.node.target.gone():
+            return
+        self.withheld = True
+        self._drain()
+        while self.brought and self.drains < MOST_DRAINS:
+            self._drain()
 
     def _own_end(self, error: LaunchError | BrokerError) -> str:
         """Return how the broker ended, dropped a connection or broke the protocol by itself; empty if unsure.
@@ -244,8 +248,7 @@ class TrialPlayer:
         The drain waits for delayed redeliveries, which the broker's depth may leave out. Their liveness bound is ten
         times the delay.
         """
-        settings = self.planned.settings.values
-        bounds = self._bounds(int(settings.get("redelivery_delay_ms", 0)))
+        bounds = self.jobs.bounds()
         result = self._run(self.jobs.make(Drain(), bounds))
         self.seen_stuck = result.ended == "stuck"
         self.drains, self.brought = self.drains + 1, result.count
@@ -269,15 +272,6 @@ class TrialPlayer:
         for queue in filter(None, moved):
             self._run(self.jobs.make(Drain(), collects=queue))
 
-    def _bounds(self, redelivery_delay_ms: int) -> Tolerances:
-        """How long a drain waits; for a delay beyond its patience, messages may be left that wait for redelivery."""
-        if self._keeps_messages:
-            return Tolerances(delayed=True, liveness_s=SILENCE_S)
-        if redelivery_delay_ms > LONGEST_DELAY_MS:
-            return Tolerances(delayed=True)
-        delay_s = max(redelivery_delay_ms, 0) / 1000
-        return Tolerances(silence_s=SILENCE_S + delay_s, liveness_s=LIVENESS_S + 10 * delay_s)
-
     @property
     def _looks_again(self) -> bool:
         """Whether an absence counts against the broker: not in a control, or in a script with one drain.
@@ -287,7 +281,7 @@ class TrialPlayer:
         """
         script = self.planned.script
         promised = in_mode("no_ack") not in script.of_client and dict(script.queue).get("durable", True)
-        if self.planned.arm != "subject" or script.steps[-2:] != SETTLE[-2:] or self._keeps_messages:
+        if self.planned.arm != "subject" or script.steps[-2:] != SETTLE[-2:] or self.jobs.keeps_messages:
             return False
         return bool(promised) and script.id not in self.running.waited_in_vain
 
@@ -309,11 +303,6 @@ class TrialPlayer:
             self.running.waited_in_vain.add(self.planned.script.id)
             self._collect(owed=True)
 
-    @property
-    def _keeps_messages(self) -> bool:
-        """Whether an acknowledged message stays in its queue, so that no drain empties it."""
-        return bool(self.planned.settings.values.get("non_destructive"))
-
     def _drain_to_the_end(self) -> None:
         """If the script ends with two drains, restart and drain again until a drain brings nothing.
 
@@ -321,7 +310,7 @@ class TrialPlayer:
         others. A broker that the suite cannot restart is drained again without a restart.
         """
         steps = self.planned.script.steps
-        if self.drains < 2 or steps[-1] != Drain() or self._keeps_messages:
+        if self.drains < 2 or steps[-1] != Drain() or self.jobs.keeps_messages:
             return
         while self.brought and self.drains < MOST_DRAINS:
             self.abort.check()
@@ -363,10 +352,14 @@ class TrialPlayer:
             self._prove(fault, fires)
         finally:
             fired_ns = fires.fired_ns if fires and fires.fired else 0
-            if not fired_ns and len(self.company.members) > 1 and not self.node.target.gone():
-                process.end_now(self.node.target)  # the others wait for its end
-                fired_ns = ENDED
-            self.company.tell_fired(number, fired_ns)
+            try:
+                if not fired_ns and len(self.company.members) > 1:
+                    self._show_withheld()
+            finally:
+                if not fired_ns and len(self.company.members) > 1 and not self.node.target.gone():
+                    process.end_now(self.node.target)  # the others wait for its end
+                    fired_ns = ENDED
+                self.company.tell_fired(number, fired_ns)
         for result in others:
             self._check_met(result, fires.fired_ns if fault.ends_broker else 0)
 

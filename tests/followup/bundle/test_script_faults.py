@@ -43,6 +43,7 @@ CASES = {
         "the fault did not fire: {'confirm': 20",
     ),
     "consumer-killed-under-individual mqtt": (["--liar", "removes-when-sending"], r"GONE \d\d+ of", None, ""),
+    "session-of-a-month mqtt": (["--liar", "ends-sessions-of-a-month"], r"GONE \d+ of", None, ""),
     "broker-stopped-while-publishing mqtt311": (["--set", "persistence=false"], r"LOST \d\d+ of", None, ""),
     "broker-halted-then-killed mqtt": (
         SLOWLY,
