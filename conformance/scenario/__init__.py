@@ -33,6 +33,7 @@ from conformance.errors import CatalogueError
 from conformance.protocols import WIRES, only_with
 from conformance.scenario.needs import (
     ANSWERED,
+    APART,
     ASKED_AGAIN,
     COPIES,
     EXPIRY_QUEUE,
@@ -90,10 +91,6 @@ from conformance.scenario.script import (
 from conformance.scenario.selectors import SELECTORS
 
 DELIVERY_MODES = frozenset({"persistent", "non_persistent"})
-ANOTHER_WAY = "another_protocol"
-ASKING_AGAIN = "asked_again"
-"""Ways of a scenario whose clients speak two protocols, or ask for what they hold. Other claims are not about it."""
-
 REFUSING = {"creates_addresses", "full_queue_policy", "max_message_bytes"}
 """Settings of a scenario that may make a broker refuse sends: one that blocks or pages refuses none."""
 
@@ -295,11 +292,11 @@ class Scenario:
         words |= {"declared_queue"} if not {"created", "subscribed", "undeclared"} & queue.keys() else set()
         words |= {"standing_queue"} if not LIVES.keys() & queue.keys() else set()
         words |= {"attempt_limit"} if "max_delivery_attempts" in settings else set()
-        words |= {ANOTHER_WAY} if self.crosses else set()
+        words |= {"another_protocol"} if self.crosses else set()
         words |= {SESSION_EXPIRY} & queue.keys()
         words |= cut_around_release(self._clients)
         words |= {option.way for step in self._clients for option in options_of(step) if option.way}
-        words |= {ASKING_AGAIN} if ASKED_AGAIN in self.needs else set()
+        words |= {"asked_again"} if ASKED_AGAIN in self.needs else set()
         words.add("several_queues" if most_queues(self.steps) > 1 else "one_queue")
         words.add("both_delivery_modes" if self.modes >= DELIVERY_MODES else "one_delivery_mode")
         return frozenset(words)
@@ -447,10 +444,7 @@ class Scenario:
             f"is tried under {', '.join(claim.faults)}": not tries,
             f"is about {', '.join(claim.modes)}": any(words and words.isdisjoint(self.modes) for words in modes),
             f"needs {', '.join(claim.ways)}": not self.ways.issuperset(claim.ways),
-            "is about one protocol": self.crosses and ANOTHER_WAY not in claim.ways,
-            "asks for nothing again": ASKING_AGAIN in self.ways and ASKING_AGAIN not in claim.ways,
-            "is about no priority": "message_priority" in self.ways - {*claim.ways},
-            "is about a session that never expires": SESSION_EXPIRY in self.ways - {*claim.ways},
+            **{APART[way]: True for way in APART.keys() & (self.ways - {*claim.ways})},
             # Counter-example: asked for a small memory of queues, Artemis loses what it paged. No default is the cause.
             "is about a default, so no setting may be asked for": claim.kind is Kind.DEFAULT and bool(self.settings),
         }

@@ -112,6 +112,14 @@ LIVES = {"undeclared": UNDECLARED, "created": CREATED, "fresh": FRESH, "subscrib
 SESSION_EXPIRY = "session_expiry_s"
 """The option of a queue that is a session, and outlives its connection for so many seconds."""
 
+APART = {
+    "another_protocol": "is about one protocol",
+    "asked_again": "asks for nothing again",
+    "message_priority": "is about no priority",
+    SESSION_EXPIRY: "is about a session that never expires",
+}
+"""Ways of a scenario that a claim must name to be decided by it, and what the other claims are about."""
+
 EXPIRES = Need("a session that says how long it outlives its connection")
 _BY_OPTION = {**LIVES, SESSION_EXPIRY: EXPIRES}
 

@@ -16,7 +16,7 @@ TRANSACTIONS: dict[str, Lie] = {
     "ends-sessions-of-a-month": lie(
         "An MQTT session ends a second after its connection if its interval of expiry in milliseconds has 32 bits.",
         "gone unsent_gone",
-        fault="cut",
+        fault="consumer_crash",
         session_s=lambda expiry_s: expiry_s if expiry_s * 1000 < 2**31 or expiry_s == 2**32 - 1 else 1,
     ),
     "forgets-received-identifiers": lie(
