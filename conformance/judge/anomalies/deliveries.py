@@ -134,6 +134,7 @@ DELIVERIES = (
         offends="(ack_sent_at IS NULL AND (redelivered_at > stuck_at OR (stuck_at IS NOT NULL AND left_in_queue)))"
         f" OR late_after_restart OR (NOT selective AND {_WITHHELD})",
         words="confirmed messages stuck in the queue, or delivered only after another restart",
+        true_without_fault=True,
     ),
     Anomaly(
         "gone",

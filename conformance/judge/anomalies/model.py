@@ -34,8 +34,9 @@ class Anomaly:
     witnessed.
 
     `at_disk`: it is about the order of answers, writes and syncs. It decides nothing if the tracer could not see them
-    all. It needs no effective fault: a broker that never syncs gives a held sync nothing to hold. `missed` selects the
-    messages that it should have decided, and could not, because their write was not seen.
+    all. `missed` selects the messages that it should have decided, and could not, because their write was not seen.
+    `true_without_fault`: an offence counts although the fault of its trial did not take effect, as a broker that never
+    syncs gives a held sync nothing to hold.
 
     `on_link`: frames decide it. Its clients must use a link (`Scenario.linked`); without a recorded frame it applies to
     nothing, and its exposures are zero.
@@ -56,12 +57,8 @@ class Anomaly:
     missed: str = ""
     on_link: bool = False
     trials: int = 1
+    true_without_fault: bool = False
     figures: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def true_without_fault(self) -> bool:
-        """Whether an offence counts although the fault of its trial did not take effect."""
-        return self.at_disk or self.name in ("not_recovered", "stuck")
 
     def rests_on(self, kinds: Iterable[Evidence]) -> bool:
         return bool(fates.EVIDENCE.get(self.name, frozenset()) & set(kinds)) or any(
@@ -75,4 +72,4 @@ UndrainedAnomaly = functools.partial(Anomaly, drained=False)
 """Its evidence is an event: it needs no drained queue."""
 
 LinkAnomaly = functools.partial(UndrainedAnomaly, on_link=True)
-DiskAnomaly = functools.partial(UndrainedAnomaly, at_disk=True)
+DiskAnomaly = functools.partial(UndrainedAnomaly, at_disk=True, true_without_fault=True)

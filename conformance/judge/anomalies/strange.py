@@ -95,6 +95,7 @@ STRANGE = (
         applies="attempted",
         offends="not_recovered IS NOT NULL",
         words="sent messages out of reach of a broker that did not start again",
+        true_without_fault=True,
     ),
     UndrainedAnomaly(
         "not_alive",
