@@ -277,6 +277,8 @@ def _acknowledging(step: Consume) -> str:
 
 _EVENTS = {
     "sent": "send that was written",
+    "received": "send that was received and not released",
+    "released": "send that was released",
     "confirm": "confirm",
     "returned": "send that has returned",
     "confirm_immediate": "confirm of a send with Ack Immediately",

@@ -49,6 +49,8 @@ class _Trigger(msgspec.Struct, frozen=True, tag_field="trigger", tag=tag_of):
 ClientEvent = Literal[
     "sent",
     "confirm",
+    "received",
+    "released",
     "returned",
     "confirm_immediate",
     "confirm_range",
@@ -64,11 +66,13 @@ ClientEvent = Literal[
 class Nth(_Trigger, frozen=True):
     """A trigger: the k-th event of one client process.
 
-    `event` is one of `sent` (a send was written), `confirm` (a send was answered), `returned` (a send was answered, and
-    the next one is not sent before the fault), `confirm_immediate` (the send had asked for Ack Immediately),
-    `confirm_range` (one answer has covered several sends), `process` (a processing has begun), `ack_written` (an
-    acknowledgement, or a refusal, was written), `ack` (it was answered), `before_commit` (everything of a transaction
-    but the request has left), `commit_written` (the request has left too) and `committed` (it was answered).
+    `event` is one of `sent` (a send was written), `received` (it was received, by a PUBREC of MQTT, and is not
+    released before the fault, which ends the broker), `released` (its PUBREL was written), `confirm` (a send was
+    answered), `returned` (a send was answered, and the next one is not sent before the fault), `confirm_immediate`
+    (the send had asked for Ack Immediately), `confirm_range` (one answer has covered several sends), `process` (a
+    processing has begun), `ack_written` (an acknowledgement, or a refusal, was written), `ack` (it was answered),
+    `before_commit` (everything of a transaction but the request has left), `commit_written` (the request has left
+    too) and `committed` (it was answered).
     """
 
     event: ClientEvent

@@ -178,7 +178,9 @@ class ReceiverCutBeforeRestart:
 
 @scenario
 class BrokerKilledWhileSendingExactlyOnce:
-    """A publisher sends exactly once, with 20 messages in flight; the broker is killed at a last answer or any time.
+    """A publisher sends exactly once, with 20 messages in flight; the broker is killed between two packets or any time.
+
+    After a send, when it was received and before it is released, after its release, or at its last answer.
 
     After the restart another publisher goes on in its session. Each message must be there once.
     """
@@ -191,7 +193,17 @@ class BrokerKilledWhileSendingExactlyOnce:
                     50_000,
                     window=20,
                     exactly_once=True,
-                    until=Kill(OneOf((Nth("confirm", SENT), All((After(Between(100, 300)), Nth("confirm", 1)))))),
+                    until=Kill(
+                        OneOf(
+                            (
+                                Nth("sent", SENT),
+                                Nth("received", SENT),
+                                Nth("released", SENT),
+                                Nth("confirm", SENT),
+                                All((After(Between(100, 300)), Nth("confirm", 1))),
+                            )
+                        )
+                    ),
                 ),
                 Restart(),
                 GOES_ON,

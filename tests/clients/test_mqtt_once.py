@@ -22,7 +22,7 @@ from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, pump_until
 from conformance.errors import ClientError
 from conformance.protocols.mqtt.sessions.session import ABSENT
-from conformance.scenario.script import Consume, Publish
+from conformance.scenario.script import Consume, Kill, Nth, Publish
 
 SENDS = Publish(3, window=3, exactly_once=True)
 GOES_ON = Publish(1, window=3, exactly_once=True, resends=True)
@@ -40,8 +40,8 @@ def session():
         yield start
 
 
-def going_on(session, script, *packets, greeting=PRESENT):
-    made = session(script, greeting=greeting, step=GOES_ON, resumes=packets)
+def going_on(session, script, *packets, greeting=PRESENT, step=GOES_ON):
+    made = session(script, greeting=greeting, step=step, resumes=packets)
     made.attach_sender("q")
     for each in packets:
         made.send(each.message, b"body", durable=True)
@@ -59,6 +59,24 @@ def read(session):
 
 def number(value):
     return value.to_bytes(2)
+
+
+def test_the_send_that_a_fault_waits_for_is_not_released_before_it(session):
+    """The others are; what goes on knows that this one was received."""
+
+    def script(peer):
+        for _ in range(3):
+            peer.until(PUBLISH)
+        peer.write(answer(PUBREC, 1), answer(PUBREC, 2), answer(PUBREC, 3))
+
+    step = Publish(1, window=3, exactly_once=True, resends=True, until=Kill(Nth("received", 2)))
+    sent = [OpenPacket(f"p1:{each}", each, False) for each in (1, 2, 3)]
+    made = going_on(session, script, *sent, step=step)
+    assert pump_until(made.pump, lambda: len(made.reached) == 5, 10)
+
+    assert ["received", "released", "received", "received", "released"] == list(made.reached)
+    assert [True] * 3 == [each.answered for each in made.unfinished()]
+    assert [number(1), number(3)] == [data for kind, _, data in read(made) if kind == PUBREL]
 
 
 def test_what_was_received_is_released_and_the_rest_is_sent_again(session):

@@ -110,6 +110,21 @@ def test_what_has_stayed_without_an_answer_is_not_sent_once_more(play, monkeypat
     assert [{"p1"}, {"p3"}] == [{message.partition(":")[0] for message in each} for each in sent]
 
 
+@pytest.mark.parametrize(("event", "unreleased"), [("sent", 0), ("received", 1), ("released", 0)])
+def test_a_broker_is_killed_between_two_packets(play, event, unreleased):
+    """What was received and not released before the kill is released by the publisher that goes on, and there once."""
+    kill = Publish(5_000, window=20, exactly_once=True, until=Kill(Nth(event, 40)))
+    goes_on = Publish(1, window=20, resends=True, exactly_once=True)
+    record, folder = play(kill, Restart(), goes_on, *SETTLE, protocol="mqtt")
+    released = [each for each in events_of(folder, "publisher-2") if "PUBREL" in (each.detail or "")]
+    answered = messages(events_of(folder, "publisher-1"), Op.SEND, Phase.OK)
+    answered |= messages(events_of(folder, "publisher-2"), Op.SEND, Phase.OK)
+
+    assert "" == record.void
+    assert len(released) >= unreleased
+    assert answered == drained(folder)
+
+
 def test_every_history_is_closed_and_every_trial_described(play):
     crash = ConsumerCrash(Nth("process", 7))
     record, folder = play(Publish(20, window=10), Consume("auto", until=crash), *SETTLE)

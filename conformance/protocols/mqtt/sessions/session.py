@@ -38,7 +38,7 @@ from conformance.protocols.mqtt.options import MqttOptions
 from conformance.protocols.mqtt.packets import Answer, PublishPacket
 from conformance.protocols.mqtt.sessions.connection import MqttConnection, MqttLogin
 from conformance.scenario.options import as_text
-from conformance.scenario.script import Publish
+from conformance.scenario.script import Nth, Publish
 
 _MARKER = "marker-"
 _MARKER_S, _MORE_S = 5.0, 1.0
@@ -77,6 +77,9 @@ class MqttSession(Session):
         self._resumed = {each.message: each for each in resumed} if self._once else {}
         self._known = {} if self._once else {each.number: each.message for each in resumed}
         self._released.update({(0, number): (message, None) for number, message in self._known.items()})
+        at = job.fault.at if job.fault is not None else None
+        self._unreleased = at.number if isinstance(at, Nth) and at.event == "received" else 0
+        self._receipts = 0
         self._marker = ""
         self._untruths = self._deliveries = self._came = 0
 
@@ -278,9 +281,12 @@ class MqttSession(Session):
             self._untrue(f"a {name} for packet {found.number}, which has no answer to come")
             return
         if kind == packets.PUBREC and reason < packets.REFUSED:
-            if self._sender is not None:
-                self._sender.put(packets.acknowledge(packets.PUBREL, found.number))
             self._received.add(found.number)
+            self.reached.append("received")
+            self._receipts += 1
+            if self._sender is not None and self._receipts != self._unreleased:
+                self._sender.put(packets.acknowledge(packets.PUBREL, found.number))
+                self.reached.append("released")
             self._note_refusal(outcome, reason, found)
             return
         del self._unconfirmed[found.number]
