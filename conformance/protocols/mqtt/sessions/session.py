@@ -77,7 +77,7 @@ class MqttSession(Session):
         self._resumed = {each.message: each for each in resumed} if self._once else {}
         self._known = {} if self._once else {each.number: each.message for each in resumed}
         self._released.update({(0, number): (message, None) for number, message in self._known.items()})
-        at = job.fault.at if job.fault is not None else None
+        at = job.fault.at if job.fault is not None and job.fault.ends_broker else None
         self._unreleased = at.number if isinstance(at, Nth) and at.event == "received" else 0
         self._receipts = 0
         self._marker = ""
