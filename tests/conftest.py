@@ -49,7 +49,7 @@ def spark_for_all():
 @pytest.fixture
 def impatient(monkeypatch):
     """Look for 5 s longer, not half a minute, for what is owed: by a broker that has lost it for good, or moved it away."""
-    monkeypatch.setattr("conformance.run.trial.player.LIVENESS_S", 5.0)
+    monkeypatch.setattr("conformance.run.trial.jobs.LIVENESS_S", 5.0)
 
 
 @pytest.fixture

@@ -585,11 +585,11 @@ def test_sends_on_a_schedule_know_when_they_were_due(play, every_ms):
 
 def test_transactions_on_a_schedule(play):
     """Each begins when it is due."""
-    _, events = play(Publish(6, window=10, batch=2, every_ms=30), Listed())
+    _, events = play(Publish(6, window=10, batch=2, every_ms=200), Listed())
     begun = [event.at_ns for event in events if (event.op, event.phase) == (Op.BEGIN, Phase.INVOKE)]
 
     assert 3 == len(begun)
-    assert begun[2] - begun[0] >= 55_000_000
+    assert begun[2] - begun[0] >= 300_000_000  # of 400: the first may be late
 
 
 def test_a_processing_takes_its_time(play):

@@ -349,7 +349,7 @@ def regression(spark_for_all, tmp_path_factory):
     words = ["--from", "reference", "--to", "reference", "--to-set", "liar=loses-the-oldest", *STANDING_TEXTS]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("upgrade-state")))
-        patch.setattr("conformance.run.trial.player.LIVENESS_S", 5.0)  # as `impatient`
+        patch.setattr("conformance.run.trial.jobs.LIVENESS_S", 5.0)  # as `impatient`
         patch.chdir(folder)
         done = CliRunner().invoke(cli, ["upgrade", *words, "--out", "out"], standalone_mode=False)
     return done, folder / "out"

@@ -44,7 +44,7 @@ AFTER_CONNECT = {
     "SUBSCRIBE with other flags": (packets.packet(packets.SUBSCRIBE, b"\0\1\0\0\1q\1", 0), MALFORMED),
     "SUBSCRIBE to nothing": (packets.packet(packets.SUBSCRIBE, b"\0\1\0"), PROTOCOL_ERROR),
     "a CONNACK": (packets.packet(packets.CONNACK, b"\0\0\0"), PROTOCOL_ERROR),
-    "a second CONNECT": (packets.connect("q", 5, clean=True, receive=1, largest=1000, login=None), PROTOCOL_ERROR),
+    "a second CONNECT": (packets.connect("q", 5, expiry_s=0, receive=1, largest=1000, login=None), PROTOCOL_ERROR),
     "properties that are longer than their packet": (
         packets.packet(packets.PUBLISH, b"\0\1q\0\1\x7f", 2),
         MALFORMED,

@@ -44,7 +44,7 @@ def recorded(spark, tmp_path_factory, worker_id):
 def record(folder, state):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(state))
-        patch.setattr("conformance.run.trial.player.LIVENESS_S", 5.0)  # as `impatient`
+        patch.setattr("conformance.run.trial.jobs.LIVENESS_S", 5.0)  # as `impatient`
         options = Options(
             "reference",
             settings=WEAK,

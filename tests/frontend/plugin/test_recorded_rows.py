@@ -55,7 +55,7 @@ def place(tmp_path_factory, broken_broker):
     folder = tmp_path_factory.mktemp("fronts")
     (folder / "mine.py").write_text(MINE)
     (folder / "known.toml").write_text(KNOWN)
-    (folder / "impatient.py").write_text("from conformance.run.trial import player\n\nplayer.LIVENESS_S = 5.0\n")
+    (folder / "impatient.py").write_text("from conformance.run.trial import jobs\n\njobs.LIVENESS_S = 5.0\n")
     broken_broker(folder)
     return folder
 
