@@ -28,7 +28,7 @@ from conformance.scenario import Scenario
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The options of a run, as typed; `prepare` checks them. Without `jobs` there are half as many again as cores.
+    """The options of a run, as typed; `prepare` checks them. Without `jobs` there are as many as cores.
 
     The run adds trials until `budget_s` seconds have passed. `resume` is the folder of a run that was interrupted.
     """
@@ -93,11 +93,8 @@ class Campaign:
 
     @property
     def jobs(self) -> int:
-        """The number of brokers on trial at once; an external broker is one.
-
-        Three on two cores: a trial waits for more than half of its time.
-        """
-        return 1 if self.adapter.launcher.owned else self.options.jobs or 3 * processes.cores() // 2
+        """The number of brokers on trial at once; an external broker is one."""
+        return 1 if self.adapter.launcher.owned else self.options.jobs or processes.cores()
 
 
 def prepare(options: Options) -> Campaign:

@@ -147,7 +147,7 @@ OPTIONS = (
         "--jobs",
         "N",
         "Brokers on trial at the same time. Trials that measure time run alone, and an external broker is always one.  "
-        "[default: half as many again as cores; 1 in a worker of pytest-xdist]",
+        "[default: the number of cores; 1 in a worker of pytest-xdist]",
         _RECORDS,
         int,
     ),

@@ -15,7 +15,7 @@ class Listed:
 
     def __init__(self, *, messages=(), answers=True, dies_after=None, unanswered=()):
         self.outcomes, self.incoming, self.answers = deque(), deque(), deque()
-        self.returned, self.anomalies = deque(), deque()
+        self.returned, self.anomalies, self.reached = deque(), deque(), deque()
         self.waiting, self.asked, self.messages = [], [], list(messages)
         self.replies, self.dies_after, self.unanswered = answers, dies_after, unanswered
         self.acknowledged, self.refused, self.transacted, self.log = [], [], [], []
