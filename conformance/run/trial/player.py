@@ -352,16 +352,23 @@ class TrialPlayer:
             self._prove(fault, fires)
         finally:
             fired_ns = fires.fired_ns if fires and fires.fired else 0
-            try:
-                if not fired_ns and len(self.company.members) > 1:
-                    self._show_withheld()
-            finally:
-                if not fired_ns and len(self.company.members) > 1 and not self.node.target.gone():
-                    process.end_now(self.node.target)  # the others wait for its end
-                    fired_ns = ENDED
+            if fired_ns or len(self.company.members) == 1:
                 self.company.tell_fired(number, fired_ns)
+            else:
+                self._end_for_the_others(number)
         for result in others:
             self._check_met(result, fires.fired_ns if fault.ends_broker else 0)
+
+    def _end_for_the_others(self, fault: int) -> None:
+        """End the broker, as the fault was not fired and the others wait for it; drain first what it has withheld."""
+        ended = 0
+        try:
+            self._show_withheld()
+        finally:
+            if not self.node.target.gone():
+                process.end_now(self.node.target)
+                ended = ENDED
+            self.company.tell_fired(fault, ended)
 
     def _witness(self, number: int, fault: TogetherFault, groups: Sequence[Sequence[Job]]) -> None:
         """Run these clients until the fault of another trial ends the broker.
