@@ -133,6 +133,15 @@ class PeerProtocol(asyncio.Protocol):
     def _dismiss(self, reason: str) -> None:
         raise NotImplementedError
 
+    @property
+    def _subject(self) -> str | None:
+        """The subject of the peer's certificate; None without one."""
+        return security.subject(self._transport.get_extra_info("peercert"))
+
+    @property
+    def _too_many(self) -> str:
+        return f"the broker has {self._server.max_connections} connections"
+
     def _finish(self) -> None:
         """Waits for the peer to close: a socket that is closed with unread bytes takes the last word from the wire."""
         self._lingers = True
@@ -172,9 +181,9 @@ class AmqpProtocol(PeerProtocol):
     _connection: amqp.AmqpConnection
 
     def _speaker(self, refused: bool) -> amqp.AmqpConnection:
-        refusal = Refusal(LIMIT, f"the broker has {self._server.max_connections} connections") if refused else None
-        subject = security.subject(self._transport.get_extra_info("peercert"))
-        return amqp.AmqpConnection(self._server.broker, self._wake, self._later, self._server.guard, subject, refusal)
+        refusal = Refusal(LIMIT, self._too_many) if refused else None
+        host = self._server
+        return amqp.AmqpConnection(host.broker, self._wake, self._later, host.guard, self._subject, refusal)
 
     def _dismiss(self, reason: str) -> None:
         self._connection.close(amqp.FORCED, reason)
@@ -186,11 +195,12 @@ class Amqp091Protocol(PeerProtocol):
     _connection: amqp091.Amqp091ServerConnection
 
     def _speaker(self, refused: bool) -> amqp091.Amqp091ServerConnection:
-        subject = security.subject(self._transport.get_extra_info("peercert"))
         host = self._server
-        made = amqp091.Amqp091ServerConnection(host.broker, self._wake, host.receipts, self._later, host.guard, subject)
+        made = amqp091.Amqp091ServerConnection(
+            host.broker, self._wake, host.receipts, self._later, host.guard, self._subject
+        )
         if refused:
-            made.dismissal = f"the broker has {host.max_connections} connections"
+            made.dismissal = self._too_many
         return made
 
     def _dismiss(self, reason: str) -> None:
@@ -203,13 +213,11 @@ class StompProtocol(PeerProtocol):
     _connection: stomp.StompConnection
 
     def _speaker(self, refused: bool) -> stomp.StompConnection:
-        subject = security.subject(self._transport.get_extra_info("peercert"))
         host = self._server
-        made = stomp.StompConnection(
-            host.broker, self._wake, host.receipts, self._later, OPEN if subject else host.guard
-        )
+        guard = OPEN if self._subject else host.guard
+        made = stomp.StompConnection(host.broker, self._wake, host.receipts, self._later, guard)
         if refused:
-            made.close(f"the broker has {self._server.max_connections} connections")
+            made.close(self._too_many)
         return made
 
     def _dismiss(self, reason: str) -> None:
@@ -223,10 +231,10 @@ class MqttProtocol(PeerProtocol):
 
     def _speaker(self, refused: bool) -> mqtt.MqttServerConnection:
         host = self._server
-        guard = OPEN if security.subject(self._transport.get_extra_info("peercert")) else host.guard
+        guard = OPEN if self._subject else host.guard
         made = mqtt.MqttServerConnection(host.broker, self._wake, host.sessions, host.receipts, self._later, guard)
         if refused:
-            made.dismissal = f"the broker has {host.max_connections} connections"
+            made.dismissal = self._too_many
         return made
 
     def _dismiss(self, reason: str) -> None:
