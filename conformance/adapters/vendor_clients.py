@@ -163,25 +163,25 @@ def choose(asked: str, protocol: str, adapter: Adapter) -> ClientFile | None:
     if not asked:
         return None if protocol in WIRES else next(iter(fitting.values()), None)
     client = find(asked)
+    if asked in fitting:
+        return client
     if client.wire in adapter.file.protocols and not client.reaches(adapter.file):
-        raise UsageError(
-            f"--client {asked} opens the virtual host {client.virtual_host!r}, and the file of {adapter.file.name} "
-            f"says another one in [protocols.{client.wire}]: leave --client out to use the suite's own client",
-            code="client-does-not-fit",
-            client=asked,
-            protocol=protocol,
-            fitting=tuple(fitting),
+        why = (
+            f"opens the virtual host {client.virtual_host!r}, and the file of {adapter.file.name} "
+            f"says another one in [protocols.{client.wire}]: leave --client out to use the suite's own client"
         )
-    if asked not in fitting:
-        raise UsageError(
-            f"--client {asked} speaks {client.wire} (--protocol {client.surface}), which {adapter.file.title} does not "
-            f"over {protocol}: {', '.join(fitting) or 'no client does'}",
-            code="client-does-not-fit",
-            client=asked,
-            protocol=protocol,
-            fitting=tuple(fitting),
+    else:
+        why = (
+            f"speaks {client.wire} (--protocol {client.surface}), which {adapter.file.title} does not "
+            f"over {protocol}: {', '.join(fitting) or 'no client does'}"
         )
-    return client
+    raise UsageError(
+        f"--client {asked} {why}",
+        code="client-does-not-fit",
+        client=asked,
+        protocol=protocol,
+        fitting=tuple(fitting),
+    )
 
 
 def with_client(adapter: Adapter, client: ClientFile | None) -> Adapter:
