@@ -115,9 +115,8 @@ class FileAdapter:
                 f"the file of {name} does not say `time_to_live` over {protocol}",
             ),
         }
-        is_met, why = met.get(need, (True, ""))
-        if need.question and need.question not in traits.questions:
-            return f"{need.question}? There is no way to ask over {protocol}"
+        can_ask = need.question in ("", *traits.questions)
+        is_met, why = met.get(need, (can_ask, f"{need.question}? There is no way to ask over {protocol}"))
         return describe(protocol).lacks.get(need.says, "" if is_met else why)
 
     @property

@@ -362,11 +362,11 @@ class ServerChannel:
         getter = None if settled else self._getters.get(queue)
         if getter is None or not getter.subscription.open:
             getter = Amqp091Consumer(self, queue, None, settled)
-        getter.wanted = int(self.broker.behaviour.finds(next(self.peer.numbers)))
-        hidden = not getter.wanted
+        finds = self.broker.behaviour.finds(next(self.peer.numbers))
+        getter.wanted = int(finds)
         self.broker.more_credit(getter.subscription)
         self.broker.dispatch()
-        if getter.wanted or hidden:
+        if getter.wanted or not finds:
             getter.wanted = 0
             self.say("basic.get-empty", "")
         if settled or not getter.subscription.held:
