@@ -30,8 +30,12 @@ DRAINED = (Drain(), Drain())
 """Without a restart, over which a broker may send again what it sent: that is not about what it has received."""
 
 
-def _cut(at: Frame) -> Publish:
+def _sender_cut(at: Frame) -> Publish:
     return Publish(300, window=20, exactly_once=True, until=Cut(at))
+
+
+def _receiver_cut(at: Frame) -> Consume:
+    return Consume("individual", prefetch=20, until=Cut(at))
 
 
 @scenario
@@ -71,13 +75,13 @@ class SenderCutExactlyOnce:
     steps = (
         Rounds(
             (
-                _cut(Frame("send", SENT, at="after")),
+                _sender_cut(Frame("send", SENT, at="after")),
                 GOES_ON,
-                _cut(Frame("received", SENT, at="before")),
+                _sender_cut(Frame("received", SENT, at="before")),
                 GOES_ON,
-                _cut(Frame("release", SENT, at="before")),
+                _sender_cut(Frame("release", SENT, at="before")),
                 GOES_ON,
-                _cut(Frame("answer", SENT, at="before")),
+                _sender_cut(Frame("answer", SENT, at="before")),
                 GOES_ON,
             ),
             LOSSES,
@@ -103,7 +107,7 @@ class SenderCutBeforeRestart:
 
     mode = "async_ack"
     steps = (
-        Rounds((_cut(Frame("received", SENT, at="before")), Restart(clean=True), GOES_ON), LOSSES),
+        Rounds((_sender_cut(Frame("received", SENT, at="before")), Restart(clean=True), GOES_ON), LOSSES),
         *DRAINED,
     )
     checks = (Check("not_once", exposure="resumed", control=Liar("forgets-sessions")),)
@@ -122,8 +126,8 @@ class ReceiverCutBeforeRelease:
         Rounds(
             (
                 SENDS,
-                Consume("individual", prefetch=20, until=Cut(Frame("acknowledge", TAKEN, at="before"))),
-                Consume("individual", prefetch=20, until=Cut(Frame("answer", TAKEN, at="before"))),
+                _receiver_cut(Frame("acknowledge", TAKEN, at="before")),
+                _receiver_cut(Frame("answer", TAKEN, at="before")),
             ),
             LOSSES,
         ),
@@ -144,8 +148,8 @@ class ReceiverCutBeforeCompletion:
         Rounds(
             (
                 SENDS,
-                Consume("individual", prefetch=20, until=Cut(Frame("answer", TAKEN, at="after"))),
-                Consume("individual", prefetch=20, until=Cut(Frame("complete", TAKEN, at="before"))),
+                _receiver_cut(Frame("answer", TAKEN, at="after")),
+                _receiver_cut(Frame("complete", TAKEN, at="before")),
             ),
             LOSSES,
         ),
@@ -166,7 +170,7 @@ class ReceiverCutBeforeRestart:
         Rounds(
             (
                 SENDS,
-                Consume("individual", prefetch=20, until=Cut(Frame("complete", TAKEN, at="before"))),
+                _receiver_cut(Frame("complete", TAKEN, at="before")),
                 Restart(clean=True),
             ),
             LOSSES,

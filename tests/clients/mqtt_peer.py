@@ -3,6 +3,7 @@
 import struct
 
 import msgspec
+from scripted_sessions import on_peers
 from stomp_peer import Peer, job
 
 from conformance.protocols.mqtt.options import MqttOptions
@@ -105,6 +106,15 @@ class MqttPeer(Peer):
 def opened(port, **fields):
     """A session with that peer."""
     return MqttSession(job(port, "mqtt", **{"own": OWN, **fields}), lambda: None)
+
+
+def on_mqtt_peers():
+    """As `on_peers`, with peers that read until their client has left."""
+
+    def peer_of(script, greeting=None):
+        return MqttPeer(lambda peer: (script(peer), peer.until(DISCONNECT)), greeting)
+
+    return on_peers(peer_of, opened)
 
 
 def opened_311(port, **fields):

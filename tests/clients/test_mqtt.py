@@ -19,13 +19,14 @@ from mqtt_peer import (
     MqttPeer,
     answer,
     connack,
+    on_mqtt_peers,
     opened,
     packet,
     publish,
     text,
     user,
 )
-from scripted_sessions import on_peers, outcomes_of, sent
+from scripted_sessions import outcomes_of, sent
 
 from conformance import limits
 from conformance.adapters.credentials import Access, Secret
@@ -38,10 +39,7 @@ from conformance.scenario.script import Publish
 
 @pytest.fixture
 def session():
-    def peer_of(script, greeting=None):
-        return MqttPeer(lambda peer: (script(peer), peer.until(DISCONNECT)), greeting)
-
-    with on_peers(peer_of, opened) as start:
+    with on_mqtt_peers() as start:
         yield start
 
 

@@ -12,10 +12,11 @@ from mqtt_peer import (
     MqttPeer,
     answer,
     connack,
+    on_mqtt_peers,
     opened,
     publish,
 )
-from scripted_sessions import on_peers, outcomes_of
+from scripted_sessions import outcomes_of
 
 from conformance.clients.job import OpenPacket
 from conformance.clients.roles.modes import AckHeader
@@ -33,10 +34,7 @@ PRESENT = connack(present=True)
 
 @pytest.fixture
 def session():
-    def peer_of(script, greeting=None):
-        return MqttPeer(lambda peer: (script(peer), peer.until(DISCONNECT)), greeting)
-
-    with on_peers(peer_of, opened) as start:
+    with on_mqtt_peers() as start:
         yield start
 
 
