@@ -125,9 +125,9 @@ _BY_OPTION = {**LIVES, SESSION_EXPIRY: EXPIRES}
 
 
 def declared_options(options: Mapping[str, Any], queue: str) -> dict[str, Any]:
-    """Return the options with which a broker has a queue, and the name of the one that it gets copies of.
+    """Return the options that a broker is given for a queue: all but the expiry of a session, which clients say.
 
-    Without how long it outlives a connection: its clients say so.
+    `queue` is the one of the trial, of which a queue with `copies_of` gets copies.
     """
     chosen = ((name, queue if name == COPIES else value) for name, value in options.items())
     return {name: value for name, value in chosen if name != SESSION_EXPIRY}
