@@ -1,4 +1,4 @@
-"""Write the pages and figures that are data of the code: `python -m tools.reference_pages`."""
+"""Write the pages, schemas and figures that are data of the code: `python -m tools.reference_pages`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from conformance.errors import PRECEDENCE, ExitCode
 from conformance.frontend.cli import cli
 from conformance.frontend.options import PYTEST, options_of
 from conformance.reference import liars
+from conformance.report import model
 from conformance.report.phrases import EXIT_MEANS
 
 ROOT = paths.root()
@@ -33,6 +34,8 @@ def pages() -> dict[str, str]:
     return {
         **{f"docs/reference/{name}": HEAD + "\n".join(lines) + "\n" for name, lines in made.items()},
         "docs/reference/liars.md": _before("docs/reference/liars.md", "| liar |") + liars.table() + "\n",
+        "docs/broker.schema.json": schema.text(),
+        "reports/templates/report.schema.json": model.schema_text(),
         "README.md": _figures((ROOT / "README.md").read_text()),
     }
 

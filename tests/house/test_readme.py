@@ -85,9 +85,9 @@ def test_the_words_of_a_line():
 
 def test_the_reference_is_that_of_the_code():
     """After a change: python -m tools.reference_pages."""
-    pages = reference_pages.pages()
+    stale = [name for name, text in reference_pages.pages().items() if text != (ROOT / name).read_text()]
 
-    assert pages == {name: (ROOT / name).read_text() for name in pages}
+    assert [] == stale
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -1,4 +1,4 @@
-"""The JSON Schema of a `broker.toml`: `python -m conformance.adapters.file.schema > docs/broker.schema.json`.
+"""The JSON Schema of a `broker.toml`, which `docs/broker.schema.json` publishes.
 
 An editor that knows TOML (Taplo, Even Better TOML) reads it by the first line of a file, `#:schema` and its path or
 address, and then completes keys, explains them and marks those that are not known. What no type can say (that a port
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -73,7 +72,3 @@ def _also(entry: dict[str, Any], form: Mapping[str, Any]) -> None:
 
 def text() -> str:
     return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
-
-
-if __name__ == "__main__":
-    sys.stdout.write(text())
