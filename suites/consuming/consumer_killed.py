@@ -36,6 +36,26 @@ class ConsumerKilledUnderAuto:
 
 
 @scenario
+class ConsumersKilledUnderAuto:
+    """Four AUTO consumers are killed in turn in the middle of a processing, each at a queue of its own.
+
+    So none of them takes what another has left: the four messages that were handed over and not acknowledged come again
+    at the end, and must be marked.
+    """
+
+    mode = "auto"
+    steps = (
+        Publish(480, window=100, queues=LOSSES),
+        *(
+            Consume("auto", prefetch=50, from_queue=place, until=ConsumerCrash(Nth("process", Between(60, 90))))
+            for place in range(LOSSES)
+        ),
+        *SETTLE,
+    )
+    checks = (UNMARKED,)
+
+
+@scenario
 class ConsumerKilledInLongProcessing:
     """An AUTO consumer, whose connection is served while it processes, is killed in the middle of a processing.
 
