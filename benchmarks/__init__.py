@@ -12,23 +12,11 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
-from proton import Message
-from proton.handlers import MessagingHandler
-from proton.reactor import Container
-
-from conformance import adapters
-from conformance.clients.job import Connection, Job, Tolerances, Work
-from conformance.clients.roles.play import run_job
 from conformance.errors import UsageError
-from conformance.history import Op, Phase, Recorder, bare_header, make_body, message_id
-from conformance.ledger import Ledger
-from conformance.scenario.script import Publish
+from conformance.history import Op, Phase, Recorder, bare_header, message_id
 
 EVENTS = 200_000
-MESSAGES = 20_000
-WINDOW = 1_000
 ROUNDS = 5
 
 
@@ -47,6 +35,7 @@ def run(what: str, words: Sequence[str] = ()) -> Iterator[str]:
     from benchmarks.broker import broker
     from benchmarks.judging import judge
     from benchmarks.power import power
+    from benchmarks.sessions import session
     from benchmarks.triggers import triggers
 
     found: dict[str, Callable[[], Iterator[str]]] = {
@@ -94,80 +83,3 @@ def recorder() -> Iterator[str]:
             taken.append((time.perf_counter() - started) / EVENTS * 1e6)
             writer.close()
     yield f"recorder: {statistics.median(taken):.2f} us an event (median of {ROUNDS} x {EVENTS:,}; target 2)"
-
-
-def session() -> Iterator[str]:
-    """Messages a second with a window of 1,000: our session and recorder, beside a bare proton sender."""
-    reference = adapters.find("reference")
-    settings = reference.effective({"sync_non_transactional": False})
-    with tempfile.TemporaryDirectory() as name:
-        folder = pathlib.Path(name)
-        with (
-            Ledger(folder, "bench-session") as ledger,
-            reference.prepare(folder / "broker", settings, ["bench"], ledger) as broker,
-        ):
-            broker.start()
-            host, port = broker.service.endpoint("amqp")
-            bare, ours = [], []
-            for turn in range(ROUNDS):
-                bare.append(_bare(host, port))
-                ours.append(_ours(host, port, folder, turn))
-    ratio = statistics.median(ours) / statistics.median(bare)
-    yield (
-        f"session: {statistics.median(ours):,.0f} msg/s with recorder, {statistics.median(bare):,.0f} bare proton, "
-        f"ratio {ratio:.2f} (medians of {ROUNDS} x {MESSAGES:,}, window {WINDOW:,}; target 0.85)"
-    )
-
-
-def _ours(host: str, port: int, folder: pathlib.Path, turn: int) -> float:
-    job = Job(
-        connection=Connection(addresses=((host, port),), protocol="amqp"),
-        work=Work(step=Publish(MESSAGES, window=WINDOW), queue="bench", producer=turn + 1),
-        tolerances=Tolerances(silence_s=0.0),
-        header=bare_header("publisher"),
-        history=str(folder / f"{turn}.jsonl"),
-        epoch=1,
-    )
-    started = time.perf_counter()
-    result = run_job(job, ())
-    taken = time.perf_counter() - started
-    if result.count != MESSAGES:
-        raise RuntimeError(f"the bench publisher got {result.count} answers of {MESSAGES}: {result.error}")
-    return MESSAGES / taken
-
-
-def _bare(host: str, port: int) -> float:
-    sender = _BareSender(f"amqp://{host}:{port}")
-    container = Container(sender)
-    started = time.perf_counter()
-    container.run()
-    return MESSAGES / (time.perf_counter() - started)
-
-
-class _BareSender(MessagingHandler):
-    """What a user of proton would write: as many as credit and window allow, and a count of answers."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__()
-        self.url = url
-        self.sent = self.answered = 0
-
-    def on_start(self, event: Any) -> None:
-        connection = event.container.connect(self.url, reconnect=False, allowed_mechs="ANONYMOUS")
-        self.sender = event.container.create_sender(connection, "bench")
-
-    def on_sendable(self, event: Any) -> None:
-        self._send()
-
-    def on_accepted(self, event: Any) -> None:
-        self.answered += 1
-        if self.answered == MESSAGES:
-            event.connection.close()
-        else:
-            self._send()
-
-    def _send(self) -> None:
-        while self.sent < MESSAGES and self.sent - self.answered < WINDOW and self.sender.credit:
-            self.sent += 1
-            name = message_id(99, self.sent)
-            self.sender.send(Message(body=make_body(name, 256), id=name, durable=True))

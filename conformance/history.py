@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import os
 import pathlib
 import re
@@ -342,8 +343,11 @@ def message_id(producer: int, number: int) -> str:
     return f"p{producer}:{number}"
 
 
+@functools.lru_cache(maxsize=1_000)
 def parse_message(text: str | None) -> tuple[int, int] | None:
     """Return `(producer, number)` of an id of this suite, None for any other.
+
+    A client asks up to four times for each message, one time behind the other: so the last ones are kept.
 
     >>> parse_message("p1:137"), parse_message("ID:foreign"), parse_message("p1:" + "9" * 5_000)
     ((1, 137), None, None)

@@ -1,0 +1,235 @@
+"""Our session and recorder beside a bare client of the same protocol, on the bundled broker.
+
+A bare client is what a user of the field's library would write: as many sends as the window allows, a count of the
+answers, and nothing of what a history needs. The bundled broker confirms in order, and so they count.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import paho.mqtt.client
+import pika
+import stomp
+from paho.mqtt.enums import CallbackAPIVersion
+from proton import Message
+from proton.handlers import MessagingHandler
+from proton.reactor import Container
+
+from conformance import adapters
+from conformance.clients.job import Connection, Job, Tolerances, Work
+from conformance.clients.roles.play import run_job
+from conformance.history import bare_header, make_body, message_id
+from conformance.ledger import Ledger
+from conformance.scenario.script import Drain, Publish
+
+MESSAGES = 20_000
+WINDOW = 1_000
+ROUNDS = 5
+SIZE = 256
+TARGET = 0.85
+"""The least that our rate should be of the bare client's."""
+
+_PATIENCE_S = 60.0
+
+
+def session() -> Iterator[str]:
+    """Messages a second with a window of 1,000, over each protocol, which has a queue of its name."""
+    reference = adapters.find("reference")
+    settings = reference.effective({"sync_non_transactional": False})
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        with (
+            Ledger(folder, "bench-session") as ledger,
+            reference.prepare(folder / "broker", settings, list(BARE), ledger) as broker,
+        ):
+            broker.start()
+            for protocol, bare in BARE.items():
+                host, port = broker.service.endpoint(protocol)
+                history = folder / f"{protocol}.jsonl"
+                _play(Drain(), protocol, (host, port), history)  # over MQTT a session is the queue, and begins so
+                taken = [(bare(host, port, protocol), _ours(protocol, (host, port), history)) for _ in range(ROUNDS)]
+                yield _line(protocol, *(statistics.median(side) for side in zip(*taken, strict=True)))
+
+
+def _line(protocol: str, bare_s: float, ours_s: float) -> str:
+    return (
+        f"session: over {protocol} {MESSAGES / ours_s:,.0f} msg/s with recorder, {MESSAGES / bare_s:,.0f} bare, "
+        f"ratio {bare_s / ours_s:.2f} (medians of {ROUNDS} x {MESSAGES:,}, window {WINDOW:,}; target {TARGET})"
+    )
+
+
+def _ours(protocol: str, address: tuple[str, int], history: pathlib.Path) -> float:
+    began = time.perf_counter()
+    answered = _play(Publish(MESSAGES, window=WINDOW, size=SIZE), protocol, address, history)
+    taken = time.perf_counter() - began
+    if answered != MESSAGES:
+        raise RuntimeError(f"the bench publisher got {answered} answers of {MESSAGES} over {protocol}")
+    return taken
+
+
+def _play(step: Publish | Drain, protocol: str, address: tuple[str, int], history: pathlib.Path) -> int:
+    """Return the count of its result."""
+    job = Job(
+        connection=Connection(addresses=(address,), protocol=protocol),
+        work=Work(step=step, queue=protocol, producer=1),
+        tolerances=Tolerances(silence_s=0.0),
+        header=bare_header("publisher"),
+        history=str(history),
+        epoch=1,
+    )
+    history.unlink(missing_ok=True)
+    return run_job(job, ()).count
+
+
+def _bodies() -> Iterator[tuple[str, bytes]]:
+    """Yield the id and the body of each message."""
+    for number in range(1, MESSAGES + 1):
+        name = message_id(99, number)
+        yield name, make_body(name, SIZE)
+
+
+class _Count:
+    """Answers and the sends that they let go on. `send` is called with each message, in the thread of the client."""
+
+    def __init__(self, send: Callable[[str, bytes], Any]) -> None:
+        self._send, self._left = send, _bodies()
+        self._sent = self._answered = 0
+        self._all = threading.Event()
+
+    def answer(self, up_to: int = 0) -> None:
+        """Count one answer, or all `up_to` a number, and send what the window allows."""
+        self._answered = up_to or self._answered + 1
+        self.fill()
+        if self._answered == MESSAGES:
+            self._all.set()
+
+    def fill(self, credit: int = WINDOW) -> None:
+        for _ in range(min(credit, WINDOW - (self._sent - self._answered), MESSAGES - self._sent)):
+            self._sent += 1
+            self._send(*next(self._left))
+
+    @property
+    def done(self) -> bool:
+        return self._all.is_set()
+
+    def wait(self) -> None:
+        if not self._all.wait(_PATIENCE_S):
+            raise RuntimeError(f"a bare client got {self._answered} answers of {MESSAGES}")
+
+
+class _Proton(MessagingHandler):
+    """AMQP 1.0, by python-qpid-proton."""
+
+    def __init__(self, url: str, queue: str) -> None:
+        super().__init__()
+        self._url, self._queue = url, queue
+        self._count = _Count(lambda name, body: self._sender.send(Message(body=body, id=name, durable=True)))
+
+    def on_start(self, event: Any) -> None:
+        connection = event.container.connect(self._url, reconnect=False, allowed_mechs="ANONYMOUS")
+        self._sender = event.container.create_sender(connection, self._queue)
+
+    def on_sendable(self, event: Any) -> None:
+        self._count.fill(self._sender.credit)
+
+    def on_accepted(self, event: Any) -> None:
+        self._count.answer()
+        if self._count.done:
+            event.connection.close()
+
+
+def _proton(host: str, port: int, queue: str) -> float:
+    container = Container(_Proton(f"amqp://{host}:{port}", queue))
+    began = time.perf_counter()
+    container.run()
+    return time.perf_counter() - began
+
+
+class _Receipts(stomp.ConnectionListener):  # type: ignore[misc]  # it has no types
+    def __init__(self, count: _Count) -> None:
+        self._count = count
+
+    def on_receipt(self, frame: Any) -> None:
+        self._count.answer()
+
+
+def _stomp(host: str, port: int, queue: str) -> float:
+    """STOMP 1.2, by stomp.py: a RECEIPT for each SEND."""
+    connection = stomp.Connection12([(host, port)])
+    count = _Count(lambda name, body: connection.send(queue, body, receipt=name, persistent="true", id=name))
+    connection.set_listener("", _Receipts(count))
+    began = time.perf_counter()
+    connection.connect(wait=True)
+    count.fill()
+    count.wait()
+    taken = time.perf_counter() - began
+    connection.disconnect()
+    return taken
+
+
+def _pika(host: str, port: int, queue: str) -> float:
+    """AMQP 0-9-1, by pika's asynchronous client with publisher confirms."""
+    count: _Count | None = None
+
+    def opened(channel: Any) -> None:
+        nonlocal count
+
+        def send(name: str, body: bytes) -> None:
+            channel.basic_publish("", queue, body, pika.BasicProperties(message_id=name, delivery_mode=2))
+
+        def answered(frame: Any) -> None:
+            assert count is not None
+            count.answer(up_to=frame.method.delivery_tag)
+            if count.done:
+                connection.close()
+
+        count = _Count(send)
+        channel.confirm_delivery(answered, callback=lambda _: count.fill() if count else None)
+
+    def ended(one: Any, _: Any) -> None:
+        one.ioloop.stop()
+
+    began = time.perf_counter()
+    connection = pika.SelectConnection(
+        pika.ConnectionParameters(host, port),
+        on_open_callback=lambda one: one.channel(on_open_callback=opened),
+        on_open_error_callback=ended,
+        on_close_callback=ended,
+    )
+    connection.ioloop.start()
+    if count is None or not count.done:
+        raise RuntimeError("the connection of pika ended before the last answer")
+    return time.perf_counter() - began
+
+
+def _paho(host: str, port: int, queue: str) -> float:
+    """MQTT 5 with QoS 1, by paho-mqtt, whose loop has a thread of its own."""
+    client = paho.mqtt.client.Client(CallbackAPIVersion.VERSION2, protocol=paho.mqtt.client.MQTTv5)
+    client.max_inflight_messages_set(WINDOW)
+    count = _Count(lambda _, body: client.publish(queue, body, qos=1))
+    client.on_connect = lambda *_: count.fill()
+    client.on_publish = lambda *_: count.answer()
+    began = time.perf_counter()
+    client.connect(host, port)
+    client.loop_start()
+    count.wait()
+    taken = time.perf_counter() - began
+    client.disconnect()
+    client.loop_stop()
+    return taken
+
+
+BARE: Mapping[str, Callable[[str, int, str], float]] = {
+    "amqp": _proton,
+    "stomp": _stomp,
+    "amqp091": _pika,
+    "mqtt": _paho,
+}
+"""The seconds that a bare client needs for `MESSAGES` answered sends to a queue, by protocol."""
