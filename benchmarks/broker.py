@@ -1,8 +1,8 @@
-"""The bundled broker beside Artemis and Qpid Broker-J: the same client, disk and moment.
+"""The bundled broker beside others that speak the same protocol: the same client, disk and moment.
 
 Persistent messages of 1 KiB. Rounds are interleaved, the first one (a cold JVM) is not counted, figures are medians.
 Over AMQP two clients send: proton's `Container`, which is what its users have, and a lean one on proton's engine, which
-leaves more of the machine to the broker and shows more of it.
+leaves more of the machine to the broker and shows more of it. Over AMQP 0-9-1 and MQTT the suite's own client sends.
 `CONFORMANCE_BENCH_FULL=1` passes a million messages through a queue and takes more rounds.
 """
 
@@ -19,15 +19,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import httpx
 
-from benchmarks import broker_proton
+from benchmarks import broker_proton, sessions
 from benchmarks import broker_sites as sites
 from benchmarks import broker_wire as wire
-from benchmarks.broker_sites import QUEUE, Peer, Site
+from benchmarks.broker_sites import OVER_MQTT, QUEUE, Peer, Site
 from conformance.clients.job import Connection, Dialect, Job, Work
 from conformance.clients.roles.modes import AckHeader
 from conformance.history import bare_header
@@ -43,7 +43,12 @@ _RECEIVE = f"AMQP receive, {_GROUP} acks a commit"
 _DEPTH = 1000
 _CONTAINER = "proton's Container"
 _LEAN = "the lean client"
+_SUITE = "the suite's client"
 _PIPELINED_TARGET = 0.5
+_TARGETS = {"amqp091": {"rabbitmq": 1.0}, "mqtt": {"mosquitto": 1.0}}
+
+_QUEUED = "amqp091"
+"""The protocol by which a broker without AMQP 1.0 is emptied between two rounds."""
 
 _CALLS = ("pwrite64", "fdatasync", "recvfrom", "sendto", "epoll_wait", "futex")
 
@@ -52,8 +57,8 @@ _CALLS = ("pwrite64", "fdatasync", "recvfrom", "sendto", "epoll_wait", "futex")
 class Sizes:
     """Messages of each part: `blocking` of a round at window 1, `pipelined` at others, `stored` before a SIGKILL.
 
-    proton's `Container` sends a third of the pipelined. `passed` go through a queue of depth 1,000; `starts` on empty
-    data; `others`: brokers besides the bundled one.
+    proton's `Container` sends a third of the pipelined, and so does the suite's client over MQTT. `passed`
+    go through a queue of depth 1,000; `starts` on empty data; `others`: brokers besides the bundled one.
     """
 
     rounds: int = 3
@@ -92,6 +97,8 @@ def broker(sizes: Sizes | None = None) -> Iterator[str]:
         found = stack.enter_context(sites.sites(folder, ledger, others=sizes.others))
         for site in found:
             yield f"broker: {site.about}: empty data to ready {site.start():.2f} s"
+            if "mqtt" in site.speaks:
+                sessions.drain("mqtt", site.port("mqtt"), OVER_MQTT)  # the session that is to get the messages
         yield from _rates(found, ledger, sizes)
         yield from _recovery(found, sizes)
         stack.pop_all().close()
@@ -129,20 +136,25 @@ def _rates(found: Sequence[Site], ledger: Ledger, sizes: Sizes) -> Iterator[str]
             sent: dict[str, int] = {}
             for name, phase in phases.items():
                 for site in peers:
-                    if phase.protocol == "stomp" and site.stomp is None:
+                    if phase.protocol not in site.speaks:
                         continue
-                    sent[site.name] = sent.get(site.name, 0) + phase.count
+                    sent[site.name] = sent.get(site.name, 0) + phase.count * (phase.protocol != "mqtt")
                     _take(figures, name, site, phase.count, functools.partial(phase.run, site), turn)
             for site in found:
                 count = sent[site.name]
-                _take(figures, _RECEIVE, site, count, functools.partial(consume, site, count), turn)
+                if "amqp" in site.speaks:
+                    _take(figures, _RECEIVE, site, count, functools.partial(consume, site, count), turn)
+                elif count:
+                    sessions.drain(_QUEUED, site.port(_QUEUED), QUEUE)
+                if "mqtt" in site.speaks:
+                    sessions.drain("mqtt", site.port("mqtt"), OVER_MQTT)
     for name, by_site in figures.items():
         yield from _row(name, by_site, phases[name].targets if name in phases else {})
 
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """So many messages sent to one broker over one protocol, over AMQP by one of two clients."""
+    """So many messages sent to one broker over one protocol, by one of three clients."""
 
     protocol: str
     window: int
@@ -152,11 +164,16 @@ class Phase:
     @property
     def targets(self) -> dict[str, float]:
         """The least that the bundled broker's rate should be of another's."""
+        if self.client == _SUITE:
+            return _TARGETS[self.protocol]
         return {"artemis": 1.0, "broker-j": 1.0} if self.window == 1 else {"artemis": _PIPELINED_TARGET}
 
     def run(self, site: Peer) -> None:
         """Until each is confirmed."""
-        if self.protocol == "amqp":
+        if self.client == _SUITE:
+            queue = OVER_MQTT if self.protocol == "mqtt" else QUEUE
+            sessions.publish(self.protocol, site.port(self.protocol), queue, self.count, self.window, wire.SIZE)
+        elif self.protocol == "amqp":
             publish = broker_proton.publish if self.client == _CONTAINER else wire.publish
             publish(site.port("amqp"), QUEUE, self.count, self.window)
         else:
@@ -171,7 +188,10 @@ def _phases(sizes: Sizes) -> dict[str, Phase]:
         Phase("amqp", window, count if window == 1 else count // 3, _CONTAINER) for window, count in counts.items()
     ]
     phases = {f"AMQP send, window {each.window}, {each.client}": each for each in amqp}
-    return {**phases, "STOMP send, window 1000": Phase("stomp", 1000, sizes.pipelined)}
+    phases["STOMP send, window 1000"] = Phase("stomp", 1000, sizes.pipelined)
+    phases["AMQP 0-9-1 send, window 1000"] = Phase("amqp091", 1000, sizes.pipelined, _SUITE)
+    phases["MQTT, QoS 1, send, window 1000"] = Phase("mqtt", 1000, sizes.pipelined // 3, _SUITE)
+    return phases
 
 
 def _take(
@@ -210,6 +230,7 @@ class _SilentPeer:
     """The other end of the engine, which keeps nothing."""
 
     name = "no broker"
+    speaks: Collection[str] = ("amqp",)
     stomp: dict[str, str] | None = None
 
     def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
@@ -269,6 +290,8 @@ def consume(site: Peer, count: int) -> None:
 def _recovery(found: Sequence[Site], sizes: Sizes) -> Iterator[str]:
     """Measure the time from SIGKILL to ready, with stored messages."""
     for site in found:
+        if "amqp" not in site.speaks:
+            continue
         wire.publish(site.port("amqp"), QUEUE, sizes.stored, 1000)
         began = time.perf_counter()
         site.kill()

@@ -13,22 +13,25 @@ import pathlib
 import re
 import shutil
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Protocol
 
 from conformance import adapters
 from conformance.errors import LaunchError
 from conformance.ledger import Ledger
 
-QUEUE = "bench"
+QUEUE, OVER_MQTT = "bench", "bench-mqtt"
+"""The queue, and the topic and session over MQTT: a queue of that name would hold the messages too."""
+
 _TICK = os.sysconf("SC_CLK_TCK")
 _ENDS_S = 30.0
 
 
 class Peer(Protocol):
-    """A server for clients. `stomp` has the headers of a SEND; None if it does not speak STOMP."""
+    """A server for clients, with the protocols that it `speaks`; `stomp` has the headers of a SEND over STOMP."""
 
     name: str
+    speaks: Collection[str]
     stomp: dict[str, str] | None
 
     def port(self, protocol: str) -> int:
@@ -56,6 +59,7 @@ class Adapted:
 
     name: str
     about: str
+    speaks: Collection[str]
     stomp: dict[str, str] | None
     broker: adapters.Broker
 
@@ -84,7 +88,8 @@ class Adapted:
 def reference(folder: pathlib.Path, ledger: Ledger) -> Iterator[Adapted]:
     adapter = adapters.find("reference")
     with adapter.prepare(folder, adapter.effective(), [QUEUE], ledger) as broker:
-        yield Adapted("reference", f"reference {adapter.version}", {"destination": QUEUE}, broker)
+        speaks = ("amqp", "stomp", "amqp091", "mqtt")
+        yield Adapted("reference", f"reference {adapter.version}", speaks, {"destination": QUEUE}, broker)
 
 
 @contextlib.contextmanager
@@ -111,7 +116,8 @@ def artemis(folder: pathlib.Path, ledger: Ledger) -> Iterator[Adapted]:
     adapter = _changed(adapter, tuned)
     with adapter.prepare(folder, adapter.effective(), [QUEUE], ledger) as broker:
         words = {"destination": QUEUE, "destination-type": "ANYCAST"}
-        yield Adapted("artemis", f"Artemis {adapter.version} ({_tuning(folder)})", words, broker)
+        about = f"Artemis {adapter.version} ({_tuning(folder)})"
+        yield Adapted("artemis", about, ("amqp", "stomp", "mqtt"), words, broker)
 
 
 def _changed(adapter: adapters.Adapter, file: adapters.BrokerFile) -> adapters.FileAdapter:
@@ -140,17 +146,34 @@ def broker_j(folder: pathlib.Path, ledger: Ledger) -> Iterator[Adapted]:
     }
     adapter = _changed(adapter, file.model_copy(update=changed))
     with adapter.prepare(folder, adapter.effective(), [QUEUE], ledger) as broker:
-        yield Adapted("broker-j", f"Broker-J {adapter.version} (BDB, -Xmx512m)", None, broker)
+        yield Adapted("broker-j", f"Broker-J {adapter.version} (BDB, -Xmx512m)", ("amqp", "amqp091"), None, broker)
+
+
+@contextlib.contextmanager
+def packaged(folder: pathlib.Path, ledger: Ledger, name: str, protocol: str, **settings: str) -> Iterator[Adapted]:
+    """A broker that the system packages, with its adapter's settings, and these."""
+    adapter = adapters.find(name)
+    with adapter.prepare(folder, adapter.effective(settings), [QUEUE], ledger) as broker:
+        words = "".join(f", {key}={value}" for key, value in settings.items())
+        yield Adapted(name, f"{adapter.name} {adapter.version}{words}", (protocol,), None, broker)
 
 
 @contextlib.contextmanager
 def sites(folder: pathlib.Path, ledger: Ledger, *, others: bool = True) -> Iterator[list[Site]]:
-    """Yield the brokers, the bundled one first. Raises `FetchError`, `LaunchError`."""
+    """Yield the brokers, the bundled one first, and of those that a system packages the ones that are installed.
+
+    Raises `FetchError`, `LaunchError`.
+    """
     with contextlib.ExitStack() as stack:
         found: list[Site] = [stack.enter_context(reference(folder / "reference", ledger))]
         if others:
             found.append(stack.enter_context(artemis(folder / "artemis", ledger)))
             found.append(stack.enter_context(broker_j(folder / "broker-j", ledger)))
+            if shutil.which("rabbitmqctl"):
+                found.append(stack.enter_context(packaged(folder / "rabbitmq", ledger, "rabbitmq", "amqp091")))
+            if shutil.which("mosquitto"):
+                strict = packaged(folder / "mosquitto", ledger, "mosquitto", "mqtt", autosave="each_change")
+                found.append(stack.enter_context(strict))
         yield found
 
 

@@ -23,11 +23,11 @@ from proton.handlers import MessagingHandler
 from proton.reactor import Container
 
 from conformance import adapters
-from conformance.clients.job import Connection, Job, Tolerances, Work
+from conformance.clients.job import Connection, Job, Work
 from conformance.clients.roles.play import run_job
 from conformance.history import bare_header, make_body, message_id
 from conformance.ledger import Ledger
-from conformance.scenario.script import Drain, Publish
+from conformance.scenario.script import Consume, Publish
 
 MESSAGES = 20_000
 WINDOW = 1_000
@@ -37,6 +37,7 @@ TARGET = 0.85
 """The least that our rate should be of the bare client's."""
 
 _PATIENCE_S = 60.0
+_HOST = "127.0.0.1"
 
 
 def session() -> Iterator[str]:
@@ -52,9 +53,8 @@ def session() -> Iterator[str]:
             broker.start()
             for protocol, bare in BARE.items():
                 host, port = broker.service.endpoint(protocol)
-                history = folder / f"{protocol}.jsonl"
-                _play(Drain(), protocol, (host, port), history)  # over MQTT a session is the queue, and begins so
-                taken = [(bare(host, port, protocol), _ours(protocol, (host, port), history)) for _ in range(ROUNDS)]
+                drain(protocol, port, protocol)  # over MQTT a session is the queue, and begins so
+                taken = [(bare(host, port, protocol), _ours(protocol, port)) for _ in range(ROUNDS)]
                 yield _line(protocol, *(statistics.median(side) for side in zip(*taken, strict=True)))
 
 
@@ -65,27 +65,41 @@ def _line(protocol: str, bare_s: float, ours_s: float) -> str:
     )
 
 
-def _ours(protocol: str, address: tuple[str, int], history: pathlib.Path) -> float:
+def _ours(protocol: str, port: int) -> float:
     began = time.perf_counter()
-    answered = _play(Publish(MESSAGES, window=WINDOW, size=SIZE), protocol, address, history)
-    taken = time.perf_counter() - began
-    if answered != MESSAGES:
-        raise RuntimeError(f"the bench publisher got {answered} answers of {MESSAGES} over {protocol}")
-    return taken
+    publish(protocol, port, protocol, MESSAGES, WINDOW, SIZE)
+    return time.perf_counter() - began
 
 
-def _play(step: Publish | Drain, protocol: str, address: tuple[str, int], history: pathlib.Path) -> int:
-    """Return the count of its result."""
-    job = Job(
-        connection=Connection(addresses=(address,), protocol=protocol),
-        work=Work(step=step, queue=protocol, producer=1),
-        tolerances=Tolerances(silence_s=0.0),
-        header=bare_header("publisher"),
-        history=str(history),
-        epoch=1,
-    )
-    history.unlink(missing_ok=True)
-    return run_job(job, ()).count
+def publish(protocol: str, port: int, queue: str, count: int, window: int, size: int) -> None:
+    """Send persistent messages with the suite's session and recorder, until all are confirmed.
+
+    Raises `RuntimeError` if one was not.
+    """
+    confirmed = _play(Publish(count, window=window, size=size), protocol, port, queue)
+    if confirmed != count:
+        raise RuntimeError(f"over {protocol} {confirmed} of {count} sends were confirmed")
+
+
+def drain(protocol: str, port: int, queue: str) -> None:
+    """Receive and acknowledge everything with the suite's session, until silence."""
+    _play(Consume("auto", prefetch=1000, until_silent=True), protocol, port, queue)
+
+
+def _play(step: Publish | Consume, protocol: str, port: int, queue: str) -> int:
+    """Return how many sends were confirmed, or messages processed."""
+    with tempfile.TemporaryDirectory(prefix="conformance-bench-") as folder:
+        job = Job(
+            connection=Connection(addresses=((_HOST, port),), protocol=protocol),
+            work=Work(step=step, queue=queue, producer=1),
+            header=bare_header("bench"),
+            history=str(pathlib.Path(folder) / "history.jsonl"),
+            epoch=1,
+        )
+        result = run_job(job, ())
+    if result.error:
+        raise RuntimeError(f"over {protocol}: {result.error}")
+    return result.count
 
 
 def _bodies() -> Iterator[tuple[str, bytes]]:

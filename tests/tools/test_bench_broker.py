@@ -14,7 +14,7 @@ from starts import starts_process
 import benchmarks
 from benchmarks import __main__ as command
 from benchmarks import broker as bench
-from benchmarks import broker_proton, broker_sites, broker_wire
+from benchmarks import broker_proton, broker_sites, broker_wire, sessions
 from benchmarks.broker import Figures, Sizes, broker
 from conformance.ledger import Ledger
 
@@ -33,6 +33,8 @@ def test_every_line_is_there(marked):
         assert re.search(rf"{row}msg/s reference [\d,]+, no broker [\d,]+; reference/no broker \d\.\d\d", text)
         assert re.search(rf"{row}reference spends \d+ us CPU a message of \d+ us", text)
     assert re.search(r"STOMP send, window 1000: msg/s reference [\d,]+\n", text)
+    for name in ("AMQP 0-9-1", "MQTT, QoS 1,"):
+        assert re.search(rf"{name} send, window 1000: msg/s reference [\d,]+\n", text)
     assert re.search(r"AMQP receive, 100 acks a commit: msg/s reference [\d,]+\n", text)
     assert re.search(r"reference: empty data to ready, median \d\.\d\d s \(worst \d\.\d\d of 2; target 0\.5\)", text)
     assert re.search(r"reference: SIGKILL to ready with 500 stored \d+\.\d\d s; target 2", text)
@@ -103,7 +105,7 @@ def site(tmp_path):
 
 
 def test_what_was_published_is_there_and_what_was_consumed_is_not(site):
-    """Over both protocols, and by both consumers."""
+    """Over each protocol, and by each consumer."""
     wire = broker_wire
     wire.publish(site.port("amqp"), "bench", 250, 7)
     wire.publish_stomp(site.port("stomp"), site.stomp, 250, 7)
@@ -112,6 +114,10 @@ def test_what_was_published_is_there_and_what_was_consumed_is_not(site):
     wire.consume(site.port("amqp"), "bench", 500)
     assert bench._look(site) == 250
     bench.consume(site, 250)
+    assert bench._look(site) == 0
+    sessions.publish("amqp091", site.port("amqp091"), "bench", 250, 7, 64)
+    assert bench._look(site) == 250
+    sessions.drain("amqp091", site.port("amqp091"), "bench")
     assert bench._look(site) == 0
     assert broker_sites.rss(site.pids()) > 1 << 20
 
@@ -187,3 +193,16 @@ def test_it_is_listed(monkeypatch, capsys):
     assert list(benchmarks.run("broker")) == ["a line"]
     assert 4 == command.main(["nope"])
     assert "unknown benchmark 'nope': known: all, broker" in capsys.readouterr().err
+
+
+@pytest.mark.process
+def test_each_bare_client_waits_for_every_answer(tmp_path, monkeypatch):
+    """A client that stops early would be the faster one."""
+    monkeypatch.setattr(sessions, "MESSAGES", 300)
+    monkeypatch.setattr(sessions, "WINDOW", 7)
+    monkeypatch.setattr(sessions, "ROUNDS", 1)
+
+    said = list(sessions.session())
+
+    assert ["amqp", "stomp", "amqp091", "mqtt"] == [line.split()[2] for line in said]
+    assert all(re.search(r"ratio \d+\.\d\d \(medians of 1 x 300, window 7; target 0\.85\)", line) for line in said)
