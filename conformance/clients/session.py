@@ -177,7 +177,7 @@ class Session(abc.ABC):
         answers: Answers to the other operations that asked for one.
         returned: Messages whose `send()` has returned, if a listener gets the answers (JMS).
         anomalies: Answers of the broker that answer nothing, each as a sentence.
-        reached: Events of a send between its write and its answer, as triggers call them (`triggers.Nth`).
+        reached: Events between a send and its answer, or of an acknowledgement, as triggers call them (`triggers.Nth`).
         greeting: What the broker calls itself, with its version; known once it has opened a sender. May be empty.
         found: What a receiver found when it attached, if the history has to say it: its queue was gone. Else empty.
 

@@ -67,12 +67,12 @@ class Nth(_Trigger, frozen=True):
     """A trigger: the k-th event of one client process.
 
     `event` is one of `sent` (a send was written), `received` (it was received, by a PUBREC of MQTT, and is not
-    released before the fault, which ends the broker), `released` (its PUBREL was written), `confirm` (a send was
-    answered), `returned` (a send was answered, and the next one is not sent before the fault), `confirm_immediate`
-    (the send had asked for Ack Immediately), `confirm_range` (one answer has covered several sends), `process` (a
-    processing has begun), `ack_written` (an acknowledgement, or a refusal, was written), `ack` (it was answered),
-    `before_commit` (everything of a transaction but the request has left), `commit_written` (the request has left
-    too) and `committed` (it was answered).
+    released before the fault, which ends the broker), `released` (its PUBREL was written, or has come to a consumer),
+    `confirm` (a send was answered), `returned` (a send was answered, and the next one is not sent before the fault),
+    `confirm_immediate` (the send had asked for Ack Immediately), `confirm_range` (one answer has covered several
+    sends), `process` (a processing has begun), `ack_written` (an acknowledgement, or a refusal, was written), `ack` (it
+    was answered), `before_commit` (everything of a transaction but the request has left), `commit_written` (the request
+    has left too) and `committed` (it was answered).
     """
 
     event: ClientEvent

@@ -222,7 +222,9 @@ class BrokerKilledWhileSendingExactlyOnce:
 
 @scenario
 class BrokerKilledWhileReceivingExactlyOnce:
-    """A consumer receives exactly once, and the broker is killed when it has written that it received a message.
+    """A consumer receives exactly once; the broker is killed between two packets.
+
+    When a message has come, when the consumer has written that it received it, and when it was released.
 
     After the restart another one goes on in its session. Each message must come to the application once.
     """
@@ -232,7 +234,11 @@ class BrokerKilledWhileReceivingExactlyOnce:
         Rounds(
             (
                 SENDS,
-                Consume("individual", prefetch=20, until=Kill(Nth("ack_written", TAKEN))),
+                Consume(
+                    "individual",
+                    prefetch=20,
+                    until=Kill(OneOf((Nth("process", TAKEN), Nth("ack_written", TAKEN), Nth("released", TAKEN)))),
+                ),
                 Restart(),
             ),
             KILLS,

@@ -206,6 +206,7 @@ def test_qos_2_is_acknowledged_by_pubrec_and_answered_by_pubrel(session):
     assert pump_until(made.pump, lambda: bool(made.answers), 10)
 
     assert ("p1:1", "ok") == (made.answers[0].subject, made.answers[0].phase.value)
+    assert ["released"] == list(made.reached)
     assert [SUBSCRIBE, PUBREC, PUBCOMP, PINGREQ, DISCONNECT] == kinds(made)
 
 

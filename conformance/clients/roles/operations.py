@@ -41,9 +41,11 @@ def noting_receivers(job: Job, recorder: Recorder) -> list[Note]:
 
 
 def pump(session: Session, armed: ArmedFault, timeout_s: float) -> None:
-    """Do one round of I/O, at most until the end of a pause."""
+    """Do one round of I/O, at most until the end of a pause, and count what it has reached."""
     armed.tick()
     session.pump(armed.left_s(timeout_s))
+    while session.reached:
+        armed.count(session.reached.popleft())
     armed.tick()
 
 

@@ -247,8 +247,6 @@ class _Publisher:
     def _take_outcomes(self) -> None:
         outcomes = self.session.outcomes
         self._take_returned()
-        while self.session.reached:
-            self.armed.count(self.session.reached.popleft())
         while outcomes:
             outcome = outcomes.popleft()
             phase = self.armed.phase_now(outcome.phase)

@@ -317,6 +317,7 @@ class MqttSession(Session):
             _, answer = self._released.pop((receiver, found.number), ("", None))
             self._known.pop(found.number, None)
             self._receivers[receiver].put(packets.acknowledge(packets.PUBCOMP, found.number))
+            self.reached.append("released")
             self.answers.extend([answer] if answer else [])
         else:
             raise BrokenProtocolError(f"a {packets.NAMES[kind]} to a client that sends nothing")
