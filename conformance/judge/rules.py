@@ -356,8 +356,7 @@ def obstacles(one: Tally, evidence: ClaimEvidence) -> Iterator[str]:
     facts, trials = one.subject.facts, reasons.units(one, one.trials)
     if not evidence.run.finished:
         yield reasons.incomplete(evidence.run)
-    strange = sum(each.strange for each in facts)
-    if strange:
+    if strange := sum(each.strange for each in facts):
         yield f"{strange:,} messages arrived that no client sent, or altered: the counts cannot be trusted."
     if by_broker := [why for record, why in one.subject.void if record.is_void_by_broker]:
         were = "trial was void" if len(by_broker) == 1 else "trials were void"
@@ -366,11 +365,9 @@ def obstacles(one: Tally, evidence: ClaimEvidence) -> Iterator[str]:
         yield f"The broker did not start again in {len(unready)} of {trials}: {reasons.sentence(unready[0])}"
     if hidden := reasons.hidden_from_tracer(one):
         yield hidden
-    open_ = sum(not each.settled for each in facts) if one.anomaly.drained else 0
-    if open_:
+    if open_ := sum(not each.settled for each in facts) if one.anomaly.drained else 0:
         yield f"The queue was not drained to silence in {open_} of {trials}{_why_open(one, evidence)}."
-    empty = sum(not each.applies(one.anomaly.name) for each in facts)
-    if empty:
+    if empty := sum(not each.applies(one.anomaly.name) for each in facts):
         yield f"{_APPLIED_TO_NOTHING} {empty} of {trials}.{_moved(one)}"
     if missed := sum(each.missed(one.anomaly.name) for each in facts):
         yield f"The write of the record was not seen for {missed:,} more that were answered."

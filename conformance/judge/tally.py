@@ -238,25 +238,29 @@ def _everywhere(
     able = tuple(
         (trial, facts)
         for trial, facts in every.valid
-        if facts.offences(anomaly.name)
-        or ((facts.settled or not anomaly.drained) and facts.applies(anomaly.name) and facts.exposed(check.exposure))
-        or (anomaly.drained and _should_settle(scenarios[trial.scenario], facts) and facts.exposed(check.exposure))
+        if facts.offences(anomaly.name) or _could_show(scenarios[trial.scenario], facts, check)
     )
     return Arm(len(chosen), able, tuple(each for each in every.void if each[0].is_void_by_broker)) if able else own
 
 
-def _should_settle(scenario: Scenario, facts: TrialFacts) -> bool:
-    """Whether a trial should have found an empty queue at its end, and did not: what it lacks is unknown."""
-    return not facts.settled and scenario.steps[-2:] == SETTLE[-2:]
+def _could_show(scenario: Scenario, facts: TrialFacts, check: Check) -> bool:
+    """Whether the check could have failed: not beside messages that two protocols altered, for which there are claims.
+
+    What a trial lacks that should have emptied its queue is unknown.
+    """
+    if not facts.exposed(check.exposure) or (scenario.crosses and facts.strange):
+        return False
+    if facts.settled or not ANOMALIES[check.anomaly].drained:
+        return facts.applies(check.anomaly)
+    return scenario.steps[-2:] == SETTLE[-2:]
 
 
 def _arm(records: Sequence[TrialRecord], evidence: ClaimEvidence, fault: str, anomaly: Anomaly) -> Arm:
     """Return the valid and void trials: without an effective fault a trial is void for claims about the fault.
 
-    A trial in which the broker ended by itself is void for every claim that it does not offend.
-
     Some offences count without it: a broker that confirms and never syncs has no sync that could be held, and a broker
-    that does not start may have been broken in the trial before.
+    that does not start may have been broken in the trial before. A trial in which the broker ended by itself is void
+    for every claim that it does not offend.
     """
     valid, void = [], []
     for record in records:

@@ -285,6 +285,21 @@ def test_trials_that_show_nothing_are_left_out():
     assert (Verdict.HOLDS, 3) == (row.verdict, row.trials)
 
 
+@pytest.mark.parametrize(
+    ("scenario", "verdict", "trials"),
+    [
+        ("messages_sent_over_another_protocol", Verdict.HOLDS, 3),
+        ("every_send_of_a_window_answered", Verdict.INCONCLUSIVE, 4),
+    ],
+)
+def test_messages_that_two_protocols_altered_are_no_doubt_about_other_claims(scenario, verdict, trials):
+    """What becomes of a body on its way from one to the other is judged by claims of its own."""
+    altered = facts(offends={"corrupt": 120})
+    row = row_of("EXPECT-TWICE-01", **OWN, **{scenario: [altered]}, **TWICE)
+
+    assert (verdict, trials) == (row.verdict, row.trials)
+
+
 def test_a_trial_that_a_standing_check_could_not_use_is_a_doubt():
     """In four of five trials the queue was stuck: what their queues hold is unknown."""
     open_ = [facts(applies=0, was_settled=False, was_stuck=True)] * 4
