@@ -19,7 +19,7 @@ from conformance.faults.power.image import LossyDisk
 from conformance.ledger import Ledger
 from conformance.run.planning import Planned
 from conformance.run.readiness_probe import ProbeClient, probe_client
-from conformance.scenario.needs import declared_options
+from conformance.scenario.needs import FRESH, declared_options
 
 KEPT = 3
 """The number of brokers that are kept with one job for a later part of the run; each Java broker has a heap."""
@@ -83,6 +83,15 @@ class RunningBroker:
         return self.disk
 
 
+def _declares_only_at_its_start(trial: Planned) -> bool:
+    """Whether the queue is to be declared while the broker runs, and this broker cannot do that: a control of another.
+
+    Smallest counter-example to leaving it out: the bundled broker over AMQP 0-9-1, where a send makes no queue, returns
+    everything to the publisher of the control.
+    """
+    return FRESH in trial.script.needs and bool(trial.adapter.lacks(FRESH))
+
+
 def _options(trial: Planned) -> Options:
     return tuple(declared_options(dict(trial.script.queue), trial.queue).items())
 
@@ -117,7 +126,7 @@ class BrokerPool:
         with self._lock:
             for trial in trials:
                 self._left.setdefault(trial.instance, set()).update(trial.queues)
-                if trial.script.declared:
+                if trial.script.declared or _declares_only_at_its_start(trial):
                     self._options |= dict.fromkeys(trial.queues, _options(trial))
 
     def acquire(self, planned: Planned) -> tuple[RunningBroker, float]:

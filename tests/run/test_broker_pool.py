@@ -66,6 +66,16 @@ def test_a_broker_is_kept_for_the_rest_of_its_instance(pool):
     assert (False, True) == (kept, made[0].closed)
 
 
+@pytest.mark.parametrize(("name", "at_the_start"), [("rabbitmq", set()), ("reference", {"odd-1"})])
+def test_a_queue_is_declared_at_the_start_where_it_cannot_be_later(pool, name, at_the_start):
+    """The bundled broker, as a control of another: over AMQP 0-9-1 no send makes the queue."""
+    script = dataclasses.replace(SCRIPT, queue=(("fresh", True),))
+    brokers, made = pool([trial(1, script=script, adapter=adapters.find(name))])
+    brokers.acquire(trial(1, script=script, adapter=adapters.find(name)))
+
+    assert at_the_start == made[0].queues
+
+
 def test_a_broker_without_the_queue_is_not_used(pool):
     """A trial that was not expected, such as a repeat, gets its own broker."""
     brokers, made = pool([trial(1), trial(2)])
