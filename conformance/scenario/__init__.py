@@ -321,6 +321,7 @@ class Scenario:
         reads = any(step.linked or isinstance(step.until, Cut | HoldLink) for step in self._clients)
         refused = {word for step in self._clients if isinstance(step, Consume) for word in step.refuse}
         answered = any(waits_for_answered_ack(getattr(step.until, "at", None)) for step in self._clients)
+        answered |= {check.exposure for check in self.checks} == {"acknowledgements_confirmed"}
         more = {SETTINGS: offers, FRAMES: reads, MODIFIED: {"failed", "undeliverable"} & refused, ANSWERED: answered}
         more[ASKED_AGAIN] = "recovered" in refused
         more[EXPIRY_QUEUE] = "expiry_destination" in dict(self.settings)

@@ -148,7 +148,6 @@ class ConsumerKilledAfterCumulativeAcknowledgement:
             exposure="acknowledgements_confirmed",
             control=Liar("client-ack-is-individual", over="amqp091"),
         ),
-        GONE,
     )
 
 
