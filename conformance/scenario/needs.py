@@ -125,12 +125,12 @@ _BY_OPTION = {**LIVES, SESSION_EXPIRY: EXPIRES}
 
 
 def declared_options(options: Mapping[str, Any], queue: str) -> dict[str, Any]:
-    """Return the options that a broker is given for a queue: all but the expiry of a session, which clients say.
+    """Return the options that a broker is given for a queue: not who makes it, nor the expiry of a session (a client's).
 
     `queue` is the one of the trial, of which a queue with `copies_of` gets copies.
     """
     chosen = ((name, queue if name == COPIES else value) for name, value in options.items())
-    return {name: value for name, value in chosen if name != SESSION_EXPIRY}
+    return {name: value for name, value in chosen if name not in (SESSION_EXPIRY, *LIVES)}
 
 
 def need_of(option: str) -> Need:

@@ -39,6 +39,7 @@ def pool(tmp_path, monkeypatch):
     made = []
 
     def prepare(adapter, folder, settings, queues, ledger, liar, *, offline, options, client):
+        assert not any(options.values())  # no script of these tests asks for one
         made.append(Broker(folder, set(queues)))
         return made[-1]
 
