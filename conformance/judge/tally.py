@@ -251,7 +251,7 @@ def _could_show(scenario: Scenario, facts: TrialFacts, check: Check) -> bool:
     if not facts.exposed(check.exposure) or (scenario.crosses and facts.strange):
         return False
     if facts.settled or not ANOMALIES[check.anomaly].drained:
-        return facts.applies(check.anomaly)
+        return facts.applies(check.anomaly) > 0
     return scenario.steps[-2:] == SETTLE[-2:]
 
 

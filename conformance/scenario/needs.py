@@ -125,7 +125,7 @@ _BY_OPTION = {**LIVES, SESSION_EXPIRY: EXPIRES}
 
 
 def declared_options(options: Mapping[str, Any], queue: str) -> dict[str, Any]:
-    """Return the options that a broker is given for a queue: not who makes it, nor the expiry of a session (a client's).
+    """Return the options that a broker is given for a queue: not who makes it, and not what its clients say.
 
     `queue` is the one of the trial, of which a queue with `copies_of` gets copies.
     """
