@@ -20,7 +20,7 @@ from conformance.adapters.launchers import choose
 from conformance.claims import STORED, Value
 from conformance.errors import UsageError
 from conformance.ledger import Ledger
-from conformance.protocols import describe, others
+from conformance.protocols import describe
 from conformance.scenario import needs
 from conformance.scenario.needs import Need, Wanted
 
@@ -91,9 +91,11 @@ class FileAdapter:
     def lacks_over(self, need: Need, protocol: str) -> str:
         over, name, traits = self.file.protocols[protocol], self.name, describe(protocol).traits
         outcomes = over.options.outcomes
-        beside = () if self.launcher.owned else others(protocol, self.file.protocols)
+        beside = () if self.launcher.owned else self.file.beside(protocol)
+        no_other = f"{name} has no other protocol on the queues of {protocol} that we start"
         met: Mapping[Need, tuple[object, str]] = {
-            needs.ANOTHER_PROTOCOL: (beside, f"{name} has no other protocol on the queues of {protocol} that we start"),
+            needs.ANOTHER_PROTOCOL: (beside, no_other),
+            needs.ANOTHER_CONSUMER: (beside, no_other),
             needs.COPIED: (over.copied, f"the adapter of {name} does not say `copied` over {protocol}"),
             needs.EXACTLY_ONCE: (
                 "exactly_once" in self.capabilities(protocol),

@@ -46,12 +46,12 @@ def _sends_again(item: Scenario) -> bool:
 def _may_reorder(item: Scenario) -> bool:
     """Whether messages are rolled back or given back and come again later, or non-persistent ones may overtake.
 
-    Or a publisher sends to several queues, which are received one after the other, or sends again what the broker may
-    take for new. Or two consumers are attached at once: what one had prefetched at its end goes to the other.
+    Or they come from another protocol; or a publisher sends to several queues, or again what the broker may take for
+    new. Or two consumers are attached at once: what one had prefetched at its end goes to the other.
     """
     sends = [step for step in singles(item.steps) if isinstance(step, Publish)]
     unordered = any(not step.durable or step.queues > 1 or step.resends for step in sends)
-    return unordered or _gives_back(item) or shares_a_queue(item.steps)
+    return unordered or item.crosses or _gives_back(item) or shares_a_queue(item.steps)
 
 
 _LOSSES = frozenset(

@@ -43,14 +43,18 @@ def describe(name: str) -> ClientProtocol:
     return PROTOCOLS.get(name) or ClientProtocol(name=name, title=name.upper())
 
 
-def others(protocol: str, spoken: Collection[str]) -> tuple[str, ...]:
+def others(protocol: str, spoken: Collection[str], with_topics: Collection[str] = ()) -> tuple[str, ...]:
     """Return those of the protocols that a broker has `spoken` that serve the queues of another one.
 
-    >>> others("amqp", ["amqp", "stomp", "mqtt"]), others("mqtt", ["amqp", "mqtt"])
-    (('stomp',), ())
+    A queue that its client makes is a subscription, which clients that send to a topic fill: those `with_topics`.
+
+    >>> others("amqp", ["amqp", "stomp", "mqtt"]), others("mqtt", ["amqp", "mqtt"]), others("mqtt", ["amqp"], ["amqp"])
+    (('stomp',), (), ('amqp',))
     """
-    found = [name for name in (protocol, *WIRES) if not describe(name).traits.queues_by_client]
-    return tuple(name for name in found if name != protocol and name in spoken and protocol in found)
+    able = with_topics if describe(protocol).traits.queues_by_client else spoken
+    return tuple(
+        name for name in WIRES if name != protocol and name in able and not describe(name).traits.queues_by_client
+    )
 
 
 def only_with(session: str) -> str:

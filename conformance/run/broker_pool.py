@@ -83,13 +83,13 @@ class RunningBroker:
         return self.disk
 
 
-def _declares_only_at_its_start(trial: Planned) -> bool:
-    """Whether the queue is to be declared while the broker runs, and this broker cannot do that: a control of another.
+def _is_declared(trial: Planned) -> bool:
+    """Whether the broker has the queue when it starts, and not only once the trial begins.
 
-    Smallest counter-example to leaving it out: the bundled broker over AMQP 0-9-1, where a send makes no queue, returns
-    everything to the publisher of the control.
+    Also if it cannot declare one later, as a control of a broker that can. Counter-example: the bundled broker over
+    AMQP 0-9-1, where a send makes no queue, returns everything to the publisher.
     """
-    return FRESH in trial.script.needs and bool(trial.adapter.lacks(FRESH))
+    return trial.script.declared or (FRESH in trial.script.needs and bool(trial.adapter.lacks(FRESH)))
 
 
 def _options(trial: Planned) -> Options:
@@ -126,7 +126,7 @@ class BrokerPool:
         with self._lock:
             for trial in trials:
                 self._left.setdefault(trial.instance, set()).update(trial.queues)
-                if trial.script.declared or _declares_only_at_its_start(trial):
+                if _is_declared(trial):
                     self._options |= dict.fromkeys(trial.queues, _options(trial))
 
     def acquire(self, planned: Planned) -> tuple[RunningBroker, float]:

@@ -21,7 +21,6 @@ from conformance.adapters import Adapter, BrokerRequest, EffectiveSettings, open
 from conformance.adapters.file.settings import weaken
 from conformance.adapters.vendor_clients import ClientFile
 from conformance.claims import STORED, Catalogue, Claim, Subject, Value, is_about, unmet
-from conformance.protocols import others
 from conformance.scenario import MOST_ROUNDS, TRIALS, Check, Control, Liar, Scenario, SessionLiar, Weakened, slug
 from conformance.scenario.controls import STORES, changes_broker, needed_by, substitute
 from conformance.scenario.needs import CLEAN_RESTART, Means
@@ -422,7 +421,7 @@ def _planned(
     seed = zlib.crc32(f"{selection.seed}:{identity}".encode())
     rounds = selection.rounds if _starts_fast(adapter) else min(selection.rounds, SLOW_ROUNDS)
     script = drawn_for(scenario, seed, adapter, selection.protocol, rounds, control=arm == "control")
-    if script.crosses and (beside := others(selection.protocol, adapter.file.protocols)):
+    if script.crosses and (beside := adapter.file.beside(selection.protocol)):
         script = dataclasses.replace(script, steps=over(script.steps, beside[(index - 1) % len(beside)]))
     return Planned(
         id=identity,

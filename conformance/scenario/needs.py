@@ -153,6 +153,7 @@ COPIED = need_of(COPIES)
 """Of a publisher whose sends go to several queues each."""
 
 ANOTHER_PROTOCOL = Need("another protocol on the same queues")
+ANOTHER_CONSUMER = Need("a consumer of another protocol")
 """Of a client that speaks another protocol than the others of its trial."""
 
 SETTINGS = Need("settings of any name")

@@ -14,6 +14,7 @@ import msgspec
 
 from conformance.history import parse_message
 from conformance.scenario.needs import (
+    ANOTHER_CONSUMER,
     ANOTHER_PROTOCOL,
     DISORDERED,
     ENDS_ONE,
@@ -103,6 +104,7 @@ _LOOKS_ON = "a receiver that looks on while others publish, or sends without an 
 _WINDOWS = "a publish window that the broker knows is"
 
 OVER = StepOption(field="over", says=_over, need=ANOTHER_PROTOCOL, unwritten="clients of two protocols are")
+CONSUMES_OVER = dataclasses.replace(OVER, need=ANOTHER_CONSUMER)
 
 OF_PUBLISH: tuple[StepOption, ...] = (
     OVER,
@@ -178,7 +180,7 @@ OF_PUBLISH: tuple[StepOption, ...] = (
 )
 
 OF_CONSUME: tuple[StepOption, ...] = (
-    OVER,
+    CONSUMES_OVER,
     StepOption(
         field="rollback_every",
         says=lambda step: f"roll back every {ordinal(step.rollback_every)}",

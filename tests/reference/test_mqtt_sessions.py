@@ -209,6 +209,18 @@ def test_a_queue_serves_every_protocol(rig):
     assert (rig.depth("orders"), client.last.topic) == (1, "p")
 
 
+def test_what_others_send_to_a_topic_comes_once_to_each_session_that_has_subscribed(rig):
+    """Also where one of its filters is a pattern; without a session the message is refused."""
+    told = []
+    parsed = parse(b"\x00\x53\x70\xc0\x02\x01\x41\x00\x53\x77\xa1\x02hi")
+    rig.broker.publish(rig.broker.topic("a/b"), parsed, lambda: None, refused=told.append)
+    client, other = rig.client("p", subscribe="a/+"), rig.client("q", subscribe="a/b")
+    rig.broker.publish(rig.broker.topic("a/b"), parsed, lambda: None, refused=told.append)
+
+    assert [[(1, False, b"hi")]] * 2 == [deliveries(each.heard()) for each in (client, other)]
+    assert ["the topic a/b has no subscription that would keep the message"] == [each.description for each in told]
+
+
 def test_properties_come_back_in_their_order(rig):
     """User properties of one name too; what is left of an expiry interval is rounded up."""
     consumer, publisher = filled(rig, 0)

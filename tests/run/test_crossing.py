@@ -12,7 +12,7 @@ from conformance.clients.job import Work
 from conformance.history import CONFORMANCE_ID, Op, Phase
 from conformance.judge import applicable
 from conformance.run.planning import plan
-from conformance.scenario.needs import ANOTHER_PROTOCOL
+from conformance.scenario.needs import ANOTHER_CONSUMER, ANOTHER_PROTOCOL
 from conformance.scenario.options import headers, phrases
 from conformance.scenario.reading import singles
 from conformance.scenario.script import ANOTHER, SETTLE, Consume, Drain, Publish
@@ -26,7 +26,7 @@ def crossed(play, sender, receiver, **changes):
     """Why the trial is void, and what a consumer of one protocol received of four messages of another."""
     publish = Publish(4, window=2, headers=True, over=sender)
     consume = Consume("auto", prefetch=2, over=receiver, stop=4)
-    record, folder = play(publish, consume, Drain(), protocol="amqp", **changes)
+    record, folder = play(publish, consume, Drain(), **{"protocol": "amqp", **changes})
     return record.void, received(folder)
 
 
@@ -46,15 +46,28 @@ def test_the_trials_of_a_scenario_speak_the_other_protocols_in_turn():
 
 
 @pytest.mark.parametrize(
-    ("adapter", "protocol", "lacks"),
-    [("artemis", "amqp", False), ("artemis", "mqtt", True), ("mosquitto", "mqtt", True), ("rabbitmq", "stomp", False)],
+    ("adapter", "protocol", "need", "why"),
+    [
+        ("artemis", "amqp", ANOTHER_CONSUMER, ""),
+        ("artemis", "mqtt", ANOTHER_PROTOCOL, ""),
+        ("artemis", "mqtt", ANOTHER_CONSUMER, "a session of MQTT is that of its client"),
+        ("mosquitto", "mqtt", ANOTHER_PROTOCOL, "mosquitto has no other protocol on the queues of mqtt that we start"),
+        ("rabbitmq", "stomp", ANOTHER_PROTOCOL, ""),
+    ],
 )
-def test_a_broker_needs_another_protocol_on_the_same_queues(adapter, protocol, lacks):
-    """A session of MQTT is a queue of its own, which no other client receives from."""
+def test_a_broker_needs_another_protocol_on_the_same_queues(adapter, protocol, need, why):
+    """A session of MQTT is a queue of its own: others fill it by its topic, and no other client receives from it."""
     found = adapters.find(adapter)
-    why = BrokerUnderTest(found, protocol, found.effective()).lacks(ANOTHER_PROTOCOL)
 
-    assert (lacks, lacks) == (bool(why), "no other protocol" in why)
+    assert why == BrokerUnderTest(found, protocol, found.effective()).lacks(need)
+
+
+def test_other_protocols_fill_a_session_of_mqtt_by_a_topic():
+    """Those whose topics the file of the broker describes, which AMQP 0-9-1's is not."""
+    trials = plan(selection("EXPECT-CROSSED-02", protocol="mqtt"), SCENARIOS, CATALOGUE)
+    sent = [trial for trial in trials if trial.script.id == "messages-sent-over-another-protocol"]
+
+    assert [{"amqp"}, {"stomp"}, {"amqp"}] == [spoken(trial) for trial in sent if trial.arm == "subject"]
 
 
 def test_no_other_claim_is_decided_by_clients_of_two_protocols():
@@ -62,7 +75,7 @@ def test_no_other_claim_is_decided_by_clients_of_two_protocols():
 
     assert 4 == len(CROSSING)
     assert {claim for claim in CATALOGUE.claims if claim.startswith("EXPECT-CROSSED-")} == decided
-    assert all(applicable._EXCUSED["corrupt"](item) for item in CROSSING)
+    assert all(applicable._EXCUSED[anomaly](item) for item in CROSSING for anomaly in ("corrupt", "overtaken"))
     assert not applicable._EXCUSED["corrupt"](SCENARIOS["messages-with-properties"])
 
 
@@ -73,6 +86,17 @@ def test_what_is_sent_over_one_is_received_over_another(play, sender, receiver):
 
     assert ("", ["p1:1", "p1:2", "p1:3", "p1:4"]) == (void, [event.message for event in came])
     assert all(event.intact for event in came)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("sender", ["amqp", "stomp"])
+@pytest.mark.parametrize(("changes", "intact"), [({}, True), ({"liar": "turns-true-to-false"}, False)])
+def test_what_is_sent_to_a_topic_is_received_over_mqtt(play, sender, changes, intact):
+    """By the session that has subscribed to it, with its properties."""
+    void, came = crossed(play, sender, "", protocol="mqtt", **changes)
+
+    assert ("", ["p1:1", "p1:2", "p1:3", "p1:4"]) == (void, [event.message for event in came])
+    assert [intact] * 4 == [event.intact for event in came]
 
 
 @pytest.mark.process

@@ -37,7 +37,7 @@ from conformance.adapters.file.launch_tables import (
 )
 from conformance.adapters.file.table import ByName, Inside, Pattern, Table, Value, Word
 from conformance.errors import UsageError
-from conformance.protocols import PROTOCOLS
+from conformance.protocols import PROTOCOLS, others
 from conformance.protocols.options import ProtocolOptions
 from conformance.scenario.needs import COPIES
 
@@ -465,6 +465,10 @@ class BrokerFile(Table):
         ports = [table.get("port") for table in spoken.values() if isinstance(table, Mapping)]
         names = [*dict.fromkeys(port for port in ports if isinstance(port, str))]
         return data if "ready_port" in start else {**data, "start": {**start, "ready_port": names}}
+
+    def beside(self, protocol: str) -> tuple[str, ...]:
+        """The other protocols over which messages reach the queues of this one."""
+        return others(protocol, self.protocols, [name for name, each in self.protocols.items() if each.topic])
 
     def at(self, version: str) -> BrokerFile:
         """The file for a version of the broker; `pydantic.ValidationError` if what is laid over it does not fit."""

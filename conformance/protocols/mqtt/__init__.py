@@ -59,6 +59,7 @@ PROTOCOL = ClientProtocol(
         "messages that are not persistent": "a message of MQTT has no persistence of its own",
         "a queue that was never declared": _NOWHERE,
         "a queue that the broker makes when a client names it": _NOWHERE,
+        "a consumer of another protocol": "a session of MQTT is that of its client",
         "several consumers of one queue at a time": "a session of MQTT has one connection at a time",
         "acknowledgements in another order": "a client of MQTT acknowledges in the order of arrival (MQTT-4.6.0-2)",
     },

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
@@ -68,6 +68,9 @@ class Addresses:
         self._commit = commit
         self._queues: dict[str, Queue] = {}
         self._subscriptions: defaultdict[str, list[Queue]] = defaultdict(list)  # by the quoted names of their topics
+        self.sessions: Callable[[str], Iterable[Queue]] = lambda _: ()
+        """The queues of the sessions of MQTT that have subscribed to a topic."""
+
         everyone = (settings, *options.values())
         self._dead = frozenset(each.dead_letter for each in everyone)
         self._expired = frozenset(each.expiry_queue for each in everyone) - {""}
@@ -130,7 +133,9 @@ class Addresses:
     def targets(self, queue: Queue) -> list[Queue]:
         """The queues that get what is sent to this one: it and those with `copies_of`; of a topic its subscriptions."""
         if queue.topic:
-            return list(self._subscriptions.get(quote(queue.name, ""), ()))
+            return list(
+                dict.fromkeys((*self._subscriptions.get(quote(queue.name, ""), ()), *self.sessions(queue.name)))
+            )
         named = [name for name, options in self._options.items() if options.copies_of == queue.name != name]
         return [queue, *map(self.queue, named)]
 

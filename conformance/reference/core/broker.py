@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import collections
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from conformance.reference.core.admission import NOT_FOUND, Addresses, Admission, Refusal, Refused, ignore_refusal
@@ -200,6 +200,10 @@ class ReferenceBroker:
             self._publish(targets, parsed, done, transaction, refused, urgent=urgent, sender=sender)
         else:
             done()
+
+    def serve(self, sessions: Callable[[str], Iterable[Queue]]) -> None:
+        """From now on what is sent to a topic also goes to the queues of these sessions that have subscribed to it."""
+        self._addresses.sessions = sessions
 
     def targets(self, queue: Queue) -> list[Queue]:
         """The queues that get what is sent to this one, it among them if it is no topic."""

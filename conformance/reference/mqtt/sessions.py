@@ -142,6 +142,7 @@ class MqttSessions:
         self._sessions: dict[str, ServerSession] = {}
         self._exact: dict[str, dict[ServerSession, None]] = {}
         self._patterns: dict[str, dict[ServerSession, None]] = {}
+        broker.serve(self._queues)
         self._restore()
 
     def open(self, client: str, expiry_s: int, *, clean: bool) -> tuple[ServerSession | Refusal, bool, list[Effect]]:
@@ -206,10 +207,10 @@ class MqttSessions:
         named = self.broker.known(topic)
         if named is not None and topic not in self._sessions:
             found[named] = None
-        for session in self._subscribed(topic):
-            if isinstance(queue := session.declare(), Queue):
-                found[queue] = None
         return list(dict.fromkeys(target for queue in found for target in self.broker.targets(queue)))
+
+    def _queues(self, topic: str) -> Iterator[Queue]:
+        yield from (queue for each in self._subscribed(topic) if isinstance(queue := each.declare(), Queue))
 
     def _subscribed(self, topic: str) -> Iterator[ServerSession]:
         yield from self._exact.get(topic, ())

@@ -25,6 +25,7 @@ from conformance.clients.job import (
     Unfinished,
     Vendor,
     Work,
+    address,
 )
 from conformance.history import Header
 from conformance.protocols import describe, protocol_of_depth
@@ -82,7 +83,7 @@ class JobMaker:
     ) -> Job:
         """Return the job of the client that does this step, or that empties the queue `collects`."""
         step, asks = self._known(step)
-        topic = self._speaks(step).topic if self.planned.script.subscribed and not collects else None
+        topic = self._speaks(step).topic if self._to_topic(step, collects) else None
         work = self._work(step, asks, collects, self.queue if topic else "")
         self._selectors |= {step.selects} if isinstance(step, Consume) else set()
         return Job(
@@ -97,6 +98,16 @@ class JobMaker:
             within_s=within_s,
             journal=journal,
         )
+
+    def _to_topic(self, step: ClientStep, collects: str) -> bool:
+        """Whether the client sends to a topic, or subscribes to it: also where the queue is a client's subscription."""
+        fills = bool(getattr(step, "over", "")) and self._fills_a_subscription
+        return fills or (self.planned.script.subscribed and not collects)
+
+    @property
+    def _fills_a_subscription(self) -> bool:
+        """Whether the queue is a subscription that its client makes, and a client of another protocol fills."""
+        return self.planned.script.crosses and describe(self.planned.protocol).traits.queues_by_client
 
     @property
     def keeps_messages(self) -> bool:
@@ -168,15 +179,20 @@ class JobMaker:
         return self._subscribing(dialect, step, topic) if topic else dialect
 
     def _subscribing(self, dialect: Dialect, step: ClientStep, topic: Topic) -> Dialect:
-        """Return the dialect for durable subscriptions of a topic that has the name of the first queue."""
+        """Return the dialect for durable subscriptions of a topic that has the name of the first queue.
+
+        A level of a topic of MQTT is one of the broker's address: `orders/new` is `orders.new`.
+        """
+        own = dialect_of(self.planned.adapter, self.planned.protocol).destination
+        name = address(own, self.queue).replace("/", ".") if self._fills_a_subscription else self.queue
 
         def filled(headers: Mapping[str, str]) -> dict[str, str]:
-            return {name: value.replace("{topic}", self.queue) for name, value in headers.items()}
+            return {key: value.replace("{topic}", name) for key, value in headers.items()}
 
-        at = topic.address.replace("{topic}", self.queue)
+        at = topic.address.replace("{topic}", name)
         connect = {} if isinstance(step, Publish) else filled(topic.connect)  # two connections of one id: refused
-        own = self._speaks(step).options.subscribing(connect, filled(topic.send), filled(topic.subscribe))
-        return msgspec.structs.replace(dialect, destination=at, copied=at, own=msgspec.structs.asdict(own))
+        options = self._speaks(step).options.subscribing(connect, filled(topic.send), filled(topic.subscribe))
+        return msgspec.structs.replace(dialect, destination=at, copied=at, own=msgspec.structs.asdict(options))
 
     def _tolerances(self, work: Work, wanted: Tolerances) -> Tolerances:
         script = self.planned.script

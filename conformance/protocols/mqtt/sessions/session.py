@@ -327,7 +327,8 @@ class MqttSession(Session):
             self._receivers[receiver].put(packets.acknowledge(packets.PUBREC, found.number))
             return
         texts = found.texts
-        name = limits.quote(texts.get(CONFORMANCE_ID) or f"foreign:{found.number}")
+        otherwise = texts.get(CONFORMANCE_ID) or f"foreign:{found.number}"
+        name = self._job.work.known_by(texts, found.body, otherwise)
         handle = _Delivery(found.number, found.qos)
         self._deliveries += 1
         received = Received(
