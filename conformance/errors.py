@@ -218,6 +218,10 @@ class BrokerError(ClientError):
     of_broker = True
 
 
+class UnansweredError(BrokerError):
+    """The broker has let a client in, and did not answer its request within the bound."""
+
+
 class DroppedError(BrokerError):
     """The broker closed the connection of a client without a word, or broke its protocol, and no fault was active."""
 

@@ -15,10 +15,13 @@ from typing_extensions import override
 from conformance import limits
 from conformance.clients.job import Job, Unfinished
 from conformance.clients.roles.modes import AckHeader
-from conformance.errors import BrokerError, ClientError, LoginError
+from conformance.errors import BrokerError, ClientError, LoginError, UnansweredError
 from conformance.history import Op, Phase
 
 _UNLIMITED = 1 << 30
+
+ANSWER_S = 30.0
+"""How long a broker may take to answer a request that is neither a send nor an acknowledgement."""
 
 
 class Disconnected(Exception):
@@ -149,6 +152,12 @@ def pump_until(pump: Callable[[float], None], done: Callable[[], bool], timeout_
             return False
         pump(left)
     return True
+
+
+def await_answer(pump: Callable[[float], None], done: Callable[[], bool], what: str) -> None:
+    """Pump until the answer to `what` has come. Raises `UnansweredError` if the broker gives none."""
+    if not pump_until(pump, done, ANSWER_S):
+        raise UnansweredError(f"the broker did not answer {what} within {ANSWER_S:.0f} s")
 
 
 def wait_for_input(

@@ -11,7 +11,7 @@ from conformance import limits
 from conformance.adapters.credentials import Access, Secret
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.session import Disconnected, LoginRefused, Refused, pump_until
-from conformance.errors import BrokenProtocolError, ClientError
+from conformance.errors import BrokenProtocolError, ClientError, UnansweredError
 from conformance.history import Phase
 from conformance.protocols import describe
 from conformance.protocols.amqp091.sessions.connection import Amqp091Login
@@ -383,6 +383,15 @@ def test_what_pika_cannot_read_does_not_accuse_the_broker(session):
     with pytest.raises(ClientError, match="pika cannot read a frame of the broker: KeyError") as caught:
         pump_until(made.pump, lambda: False, 10)
     assert not caught.value.of_broker
+
+
+def test_a_broker_that_does_not_answer_a_request_is_to_blame(session, monkeypatch):
+    """So that the trial is a doubt about the broker, or shows a queue that is stuck, and is no error of the suite."""
+    monkeypatch.setattr("conformance.clients.session.ANSWER_S", 0.2)
+    made = session(lambda peer: peer.until(spec.Basic.Consume, answer=False))
+
+    with pytest.raises(UnansweredError, match=r"^the broker did not answer Basic\.Consume within 0 s$"):
+        made.attach_receiver("q", 10, AckHeader.INDIVIDUAL)
 
 
 def test_a_message_without_end_is_bounded(session, monkeypatch):

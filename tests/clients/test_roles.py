@@ -13,7 +13,7 @@ from conformance.clients.job import NEVER, NO_CREDIT, UNANSWERED, SentTransactio
 from conformance.clients.roles import play as roles
 from conformance.clients.roles.modes import MODES, AckHeader
 from conformance.clients.session import Refused, SendOutcome
-from conformance.errors import ClientError
+from conformance.errors import ClientError, UnansweredError
 from conformance.history import PASSED_OVER, SELECTED, UNSELECTED, Op, Phase
 from conformance.scenario.script import Consume, Drain, Kill, Nth, Publish
 
@@ -200,6 +200,30 @@ def test_a_drain_that_cannot_attach_proves_nothing(play, depth, options):
     """The broker counts messages in the queue, or the queue was declared."""
     with pytest.raises(Refused):
         play(Drain(), Absent(), depth, **options)
+
+
+class Silent(Listed):
+    """A broker that does not answer a consumer."""
+
+    def attach_receiver(self, queue, credit, subscription):
+        raise UnansweredError("the broker did not answer Basic.Consume within 30 s")
+
+
+def test_a_queue_whose_consumer_gets_no_answer_is_stuck(play):
+    """RabbitMQ: a quorum queue without a leader."""
+    result, events = play(Drain(), Silent(messages=["p1:1"]), 1)
+
+    assert ("stuck", 1) == (result.ended, result.depth)
+    assert [(Op.DRAIN, Phase.INVOKE, None), (Op.DEPTH, Phase.OK, 1), (Op.DRAIN, Phase.INFO, 0)] == [
+        (event.op, event.phase, event.count) for event in events
+    ]
+
+
+def test_an_empty_queue_whose_consumer_gets_no_answer_proves_nothing(play):
+    with pytest.raises(UnansweredError) as raised:
+        play(Drain(), Silent(), 0)
+
+    assert raised.value.of_broker
 
 
 def test_a_publisher_cut_off(play):

@@ -25,9 +25,9 @@ from conformance.clients.roles.consumer import consume
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.operations import Note, delivery_fields, next_received, noting
 from conformance.clients.roles.publisher import publish
-from conformance.clients.session import Disconnected, Refused, Session
+from conformance.clients.session import ANSWER_S, Disconnected, Refused, Session
 from conformance.clients.trigger import ArmedCommand, ArmedFault
-from conformance.errors import BrokenProtocolError, ClientError, ConformanceError
+from conformance.errors import BrokenProtocolError, ClientError, ConformanceError, UnansweredError
 from conformance.history import DELAYED, Op, Phase, Recorder, message_id
 from conformance.protocols import WIRES, describe
 from conformance.protocols.jms.sessions.session import JmsSession
@@ -207,7 +207,14 @@ def _drained_beside(job: Job, recorder: Recorder, note: Note, elsewhere: int) ->
 
 def _drained(job: Job, session: Session, note: Note, ask: AskDepth, elsewhere: int = 0) -> JobResult:
     """Empty one queue. The depths that are recorded include what is left `elsewhere`, in the queues before it."""
-    session.attach_receiver(job.work.queue, job.work.prefetch, AckHeader.INDIVIDUAL)
+    try:
+        session.attach_receiver(job.work.queue, job.work.prefetch, AckHeader.INDIVIDUAL)
+    except UnansweredError:
+        # A quorum queue of RabbitMQ that has no leader after a kill has messages, and answers no Basic.Consume.
+        if not (depth := ask(job.work.queue)):
+            raise
+        note(Op.DEPTH, Phase.OK, count=elsewhere + depth)
+        return JobResult(depth=depth, waited_s=ANSWER_S)
     started = last = time.monotonic()
     received, working, silence, bound = 0, 0.0, job.tolerances.silence_s, job.tolerances.liveness_s
     while True:

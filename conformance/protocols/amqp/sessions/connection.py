@@ -32,12 +32,11 @@ from proton import (
 from conformance import limits
 from conformance.adapters.credentials import OPEN, PLAIN, Access, library_lacks, mechanism_of
 from conformance.clients.connecting import Login, answered_in_tls
-from conformance.clients.session import Disconnected, LoginRefused, Refused, pump_until, wait_for_input
+from conformance.clients.session import Disconnected, LoginRefused, Refused, await_answer, pump_until, wait_for_input
 from conformance.errors import BrokenProtocolError, ClientError, LoginError
 
 _READ = 1 << 18
 _REST_S = 5.0
-_ATTACH_S = 30.0
 _UNAUTHORIZED = "amqp:unauthorized-access"
 _OPENED = (Event.SESSION_REMOTE_OPEN, Event.LINK_REMOTE_OPEN)
 _CLOSED = (Event.LINK_REMOTE_CLOSE, Event.LINK_REMOTE_DETACH, Event.SESSION_REMOTE_CLOSE, Event.CONNECTION_REMOTE_CLOSE)
@@ -167,8 +166,7 @@ class AmqpClientConnection:
     def attach(self, link: Any) -> Any:
         """Open a link, and wait until the broker has opened its end."""
         link.open()
-        if not self.pump_until(lambda: bool(link.state & Endpoint.REMOTE_ACTIVE), _ATTACH_S):
-            raise ClientError(f"the broker did not answer the attach of {link.name} within {_ATTACH_S:.0f} s")
+        await_answer(self.pump, lambda: bool(link.state & Endpoint.REMOTE_ACTIVE), f"the attach of {link.name}")
         return link
 
     def detach(self, link: Any) -> None:
@@ -177,9 +175,11 @@ class AmqpClientConnection:
         RabbitMQ 3.10 answers a detach that closes by one that does not (AMQP 1.0 section 2.6.6 wants one that does).
         """
         link.close()
-        gone = self._detached
-        if not self.pump_until(lambda: bool(link.state & Endpoint.REMOTE_CLOSED) or link.name in gone, _ATTACH_S):
-            raise ClientError(f"the broker did not answer the detach of {link.name} within {_ATTACH_S:.0f} s")
+
+        def gone() -> bool:
+            return bool(link.state & Endpoint.REMOTE_CLOSED) or link.name in self._detached
+
+        await_answer(self.pump, gone, f"the detach of {link.name}")
 
     def clean(self, text: object) -> str:
         return self._login.clean(str(text))

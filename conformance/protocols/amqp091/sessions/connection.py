@@ -22,10 +22,9 @@ from typing_extensions import override
 from conformance import limits
 from conformance.clients.byte_stream import ByteStream
 from conformance.clients.connecting import Login, answered_in_tls
-from conformance.clients.session import Disconnected, LoginRefused, Refused, pump_until, wait_for_input
+from conformance.clients.session import Disconnected, LoginRefused, Refused, await_answer, pump_until, wait_for_input
 from conformance.errors import ClientError
 
-ANSWER_S = 30.0
 _CLOSE_S = 2.0
 _HEADER = struct.Struct(">BHI")
 _AROUND = _HEADER.size + 1
@@ -136,8 +135,7 @@ class Amqp091Connection(ByteStream[Amqp091Login]):
         for each in wanted:
             self._answers.pop(each, None)
         self.put(channel, method, content)
-        if not pump_until(self.pump, lambda: bool(wanted & self._answers.keys()), ANSWER_S):
-            raise ClientError(f"the broker did not answer {method.NAME} within {ANSWER_S:.0f} s")
+        await_answer(self.pump, lambda: bool(wanted & self._answers.keys()), method.NAME)
         return self._answers.pop((wanted & self._answers.keys()).pop())
 
     def put(self, channel: int, method: Any, content: Content | None = None) -> None:

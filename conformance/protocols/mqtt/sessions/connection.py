@@ -16,12 +16,11 @@ from typing_extensions import override
 from conformance import limits
 from conformance.clients.byte_stream import ByteStream
 from conformance.clients.connecting import Login, answered_in_tls
-from conformance.clients.session import Disconnected, LoginRefused, Refused, pump_until, wait_for_input
+from conformance.clients.session import Disconnected, LoginRefused, Refused, await_answer, pump_until, wait_for_input
 from conformance.errors import ClientError
 from conformance.protocols.mqtt import packets
 from conformance.protocols.mqtt.packets import Answer, Connack, Head, Malformed, PublishPacket
 
-ANSWER_S = 30.0
 _CLOSE_S = 10.0
 LARGEST = limits.MESSAGE + limits.STOMP_HEAD
 """Bytes of one packet; CONNECT says so (section 3.1.2.11.4)."""
@@ -95,8 +94,7 @@ class MqttConnection(ByteStream[MqttLogin]):
         """Subscribe to a topic with QoS 2, so that each message comes as it was sent, and wait for the answer."""
         self._subscribed = None
         self.put(packets.subscribe(self._next(), topic, 2, self._level))
-        if not pump_until(self.pump, lambda: self._subscribed is not None, ANSWER_S):
-            raise ClientError(f"the broker did not answer SUBSCRIBE within {ANSWER_S:.0f} s")
+        await_answer(self.pump, lambda: self._subscribed is not None, "SUBSCRIBE")
         reason = max(self._subscribed.reasons) if self._subscribed else 0
         if reason >= packets.REFUSED:
             raise Refused(f"the broker refused a SUBSCRIBE: {self._said(reason, self._subscribed)}")

@@ -31,6 +31,7 @@ from conformance.clients.session import (
     Refused,
     SendOutcome,
     Session,
+    await_answer,
     note_range,
     pump_until,
     wait_for_input,
@@ -40,7 +41,6 @@ from conformance.history import CONFORMANCE_ID, Op, Phase
 from conformance.protocols.stomp.options import StompOptions
 from conformance.scenario.options import as_text
 
-_ANSWER_S = 30.0
 _CLOSE_S = 2.0
 _REST_S = 5.0
 Confirmed = SendOutcome | OperationAnswer
@@ -244,8 +244,7 @@ class StompDialogue(Session):
 
     def _await_receipt(self, command: str, headers: dict[str, str], what: str) -> None:
         receipt = self._ask(command, headers)
-        if not pump_until(self.pump, lambda: receipt not in self._receipts, _ANSWER_S):
-            raise ClientError(f"the broker did not answer {what} within {_ANSWER_S:.0f} s")
+        await_answer(self.pump, lambda: receipt not in self._receipts, what)
 
     @override
     def send(
