@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
@@ -133,12 +134,12 @@ def _rates(found: Sequence[Site], ledger: Ledger, sizes: Sizes) -> Iterator[str]
     with _no_broker(ledger) as no_broker:
         peers: list[Peer] = [*found, no_broker]
         for turn in range(sizes.rounds + 1):
-            sent: dict[str, int] = {}
+            sent: Counter[str] = Counter()
             for name, phase in phases.items():
                 for site in peers:
                     if phase.protocol not in site.speaks:
                         continue
-                    sent[site.name] = sent.get(site.name, 0) + phase.count * (phase.protocol != "mqtt")
+                    sent[site.name] += 0 if phase.protocol == "mqtt" else phase.count  # its session is another queue
                     _take(figures, name, site, phase.count, functools.partial(phase.run, site), turn)
             for site in found:
                 count = sent[site.name]

@@ -219,9 +219,10 @@ def test_a_queue_whose_consumer_gets_no_answer_is_stuck(play):
     ]
 
 
-def test_an_empty_queue_whose_consumer_gets_no_answer_proves_nothing(play):
+@pytest.mark.parametrize(("depth", "options"), [(0, {}), (1, {"liveness_s": 31.0})])
+def test_a_consumer_that_gets_no_answer_proves_nothing_of_an_empty_queue_or_a_slow_broker(play, depth, options):
     with pytest.raises(UnansweredError) as raised:
-        play(Drain(), Silent(), 0)
+        play(Drain(), Silent(), depth, **options)
 
     assert raised.value.of_broker
 
