@@ -9,7 +9,9 @@ import pytest
 
 from conformance.errors import ClientError
 from conformance.protocols.jms.sessions.jvm import Calls
-from conformance.protocols.jms.sessions.receiving import JmsReceiver, Listening
+from conformance.protocols.jms.sessions.liars import LIARS
+from conformance.protocols.jms.sessions.receiving import JmsReceiver
+from conformance.protocols.jms.sessions.session import JmsSession
 
 PATIENCE = 10
 JPYPE = types.SimpleNamespace(JException=ArithmeticError)
@@ -71,7 +73,8 @@ def fails(error, what):
 def receiving(calls, mode, *, liar="", on_session=False, count=30):
     """A consumer with `receive()`, and its session."""
     session = Session(count)
-    return JmsReceiver(session, mode, calls, JPYPE, fails, liar, session if on_session else None), session
+    kind = LIARS.get(liar, JmsSession).receiver
+    return kind(session, mode, calls, JPYPE, fails, session if on_session else None), session
 
 
 def take(calls, found):
@@ -94,7 +97,7 @@ def test_the_session_acknowledges_where_it_is_asked_to(calls):
 
 def test_each_message_acknowledges_itself_by_the_method_of_the_client(calls):
     session = Session(3)
-    found = JmsReceiver(session, "individual", calls, JPYPE, fails, "", None, "acknowledgeThisMessage")
+    found = JmsReceiver(session, "individual", calls, JPYPE, fails, None, "acknowledgeThisMessage")
     found.acknowledge([take(calls, found), take(calls, found)], confirmed=False)
 
     assert [("this message", 1), ("this message", 2)] == session.said
@@ -128,7 +131,7 @@ class Listener:
     """The client's side: its thread calls the listener, one message after the other."""
 
     def __init__(self, calls, mode, liar="", count=3):
-        self.found = Listening(None, mode, calls, JPYPE, fails, liar)
+        self.found = LIARS.get(liar, JmsSession).listener(None, mode, calls, JPYPE, fails)
         self.ends = []
         session = Session(count)
         self.thread = threading.Thread(target=self._deliver, args=(session.left,), daemon=True)

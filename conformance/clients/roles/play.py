@@ -30,6 +30,7 @@ from conformance.clients.trigger import ArmedCommand, ArmedFault
 from conformance.errors import BrokenProtocolError, ClientError, ConformanceError, UnansweredError
 from conformance.history import DELAYED, Op, Phase, Recorder, message_id
 from conformance.protocols import WIRES, describe
+from conformance.protocols.jms.sessions.liars import LIARS
 from conformance.protocols.jms.sessions.session import JmsSession
 from conformance.scenario.script import Ask, Consume, ConsumerCrash, Drain, Publish
 
@@ -110,7 +111,7 @@ def _await_port(job: Job, control: int | None, until: float) -> None:
 def connect(job: Job, before_write: Callable[[], None]) -> Session:
     """Return an open session for the job; raise `ClientError` if there is no connection."""
     if job.connection.vendor is not None:
-        return JmsSession(job, before_write)
+        return LIARS.get(job.liar, JmsSession)(job, before_write)
     make = _SESSIONS.get((job.connection.protocol, job.connection.client))
     if make is None:
         raise ClientError(f"there is no {job.connection.client} client for {job.connection.protocol}")

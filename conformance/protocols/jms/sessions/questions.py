@@ -20,7 +20,7 @@ _TRANSACTED = "transacted"
 _UNASKED = ("auto", "dups_ok", _TRANSACTED)
 """Modes of the standard in which an application need not acknowledge."""
 
-_STANDARD = ("client", *_UNASKED)
+STANDARD = ("client", *_UNASKED)
 
 _WAIT_MS = 10_000
 """Time limit for a message that is in the queue."""
@@ -46,8 +46,6 @@ class Application:
     @contextlib.contextmanager
     def session(self, mode: str, number: int | None = None) -> Iterator[Any]:
         number = self.vendor.modes[mode] if number is None else number
-        if self.job.liar == "refuses-a-mode" and mode == "dups_ok":
-            raise self.jpype.JClass(f"{self.vendor.api}.JMSException")("refused")
         made = self.connection.createSession(mode == _TRANSACTED, number)
         try:
             yield made
@@ -68,13 +66,20 @@ class Application:
 
     def constant(self, name: str) -> Any:
         """Return a class, or a static field of one, by its full name."""
-        name = f"{name}_" if self.job.liar == "lacks-what-is-asked-for" else name
         place, _, field = name.rpartition(".")
         return getattr(self.jpype.JClass(place), field) if field.isupper() else self.jpype.JClass(name)
 
-    def reported(self, session: Any, number: int) -> int:
-        lies = self.job.liar == "reports-another-mode"
-        return number + 1 if lies else int(session.getAcknowledgeMode())
+    def reported(self, session: Any) -> int:
+        """Return the mode that a session says it has."""
+        return int(session.getAcknowledgeMode())
+
+    def make_context(self, mode: str) -> None:
+        """Make a context in this mode of the client, and close it."""
+        self.factory.createContext(self.vendor.modes[mode]).close()
+
+    def undo(self, session: Any) -> None:
+        """Roll back what a session in a transaction has received."""
+        session.rollback()
 
 
 def _modes(app: Application) -> Iterator[QuestionResult]:
@@ -91,11 +96,10 @@ def _modes(app: Application) -> Iterator[QuestionResult]:
 
 def _contexts(app: Application) -> Iterator[QuestionResult]:
     """Create a context in each mode that the client has for sessions (JMS 2.0, 2.8): it refuses the vendor's own."""
-    for mode, number in app.vendor.modes.items():
-        standard = mode in _STANDARD
-        lies = app.job.liar == "accepts-any-mode" and not standard
+    for mode in app.vendor.modes:
+        standard = mode in STANDARD
         try:
-            app.factory.createContext(app.vendor.modes["auto"] if lies else number).close()
+            app.make_context(mode)
         except app.jpype.JException as error:
             refused = app.refused(f"createContext({mode})", error)
             yield refused._replace(holds=not standard)
@@ -108,10 +112,10 @@ def _stays(app: Application) -> Iterator[QuestionResult]:
     for mode in app.offered("client", *_UNASKED):
         number = app.vendor.modes[mode]
         with app.session(mode) as session:
-            found = {app.reported(session, number)}
+            found = {app.reported(session)}
             app.message(session)
             (session.rollback if mode == _TRANSACTED else session.recover)()
-            found.add(app.reported(session, number))
+            found.add(app.reported(session))
         yield QuestionResult(f"getAcknowledgeMode() of a session in {mode}", {number} == found, f"{sorted(found)}")
 
 
@@ -128,7 +132,7 @@ def _without_effect(app: Application) -> Iterator[QuestionResult]:
             if mode != _TRANSACTED:
                 yield QuestionResult(f"acknowledge() in {mode}", True, "returned")
                 continue
-            (session.commit if app.job.liar == "commits-where-it-acknowledges" else session.rollback)()
+            app.undo(session)
             came = _comes_again(consumer, str(message.getJMSMessageID()))
             session.rollback()
             yield QuestionResult(

@@ -20,9 +20,6 @@ from conformance.protocols.jms.sessions.jvm import Calls
 from conformance.scenario.options import as_text
 from conformance.scenario.script import Drain
 
-_AT = 50
-"""A liar treats the completion with this number wrongly."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Returned:
@@ -41,10 +38,9 @@ class Untrue:
 class Completions:
     """A `CompletionListener`. The client calls it in threads of its own; `fails` is called for a failed send."""
 
-    def __init__(self, calls: Calls, fails: Callable[[str, Any], None], liar: str) -> None:
-        self._calls, self._fails, self._liar = calls, fails, liar
+    def __init__(self, calls: Calls, fails: Callable[[str, Any], None]) -> None:
+        self._calls, self._fails = calls, fails
         self._open: set[str] = set()
-        self._answered = 0
 
     def expects(self, message: str) -> None:
         """Note a message before `send()` is called with it."""
@@ -56,18 +52,10 @@ class Completions:
 
     def onCompletion(self, message: Any) -> None:  # noqa: N802 - JMS 2.0 calls it so
         name = self._name(message)
-        self._answered += 1
-        if self._liar == "leaves-out-a-listener" and self._answered == _AT:
-            return
         if self._was_open(name):
             self._calls.reports.put(SendOutcome(name, Phase.OK, None))
-        if self._liar == "tells-a-listener-twice" and self._answered == _AT:
-            self._was_open(name)
 
     def onException(self, message: Any, error: Any) -> None:  # noqa: N802 - JMS 2.0 calls it so
-        if self._liar == "confirms-refused-sends":
-            self.onCompletion(message)
-            return
         name = self._name(message)
         if self._was_open(name):
             self._fails(name, error)
@@ -90,7 +78,6 @@ _SLICE_MS = 100
 _ACKNOWLEDGED_S = 0.5
 """If no delivery follows, a message counts as acknowledged this long after its listener returned."""
 
-_TOGETHER = 10
 Fails = Callable[[Any, str], None]
 
 
@@ -110,14 +97,13 @@ class _Deliveries:
         calls: Calls,
         jpype: Any,
         fails: Fails,
-        liar: str,
         session: Any = None,
         individual: str = "acknowledge",
     ) -> None:
         self._individual = individual
         self.work = Work(step=Drain(), queue="")
         self._consumer, self._mode, self._calls, self._jpype, self._fails = consumer, mode, calls, jpype, fails
-        self._liar, self._session = liar, session
+        self._session = session
         self._stopped = False
         self._number = 0
 
@@ -172,7 +158,6 @@ class JmsReceiver(_Deliveries):
         self._consumers = [self._consumer]
         self._fetching = False
         self._turn = 0
-        self._kept: Any = None
 
     def add(self, consumer: Any) -> None:
         """Receive from one more consumer of the same session."""
@@ -190,9 +175,7 @@ class JmsReceiver(_Deliveries):
         try:
             while found is None and self._calls.idle and not self._stopped:
                 place = self._turn = (self._turn + 1) % len(self._consumers)
-                found = self._consumers[place].receive(_SLICE_MS // len(self._consumers))
-                if self._liar == "acknowledges-on-arrival":  # deliver it only when the next one has arrived
-                    found, self._kept = (self._kept, found) if found is not None else (None, self._kept)
+                found = self._arrived(self._consumers[place].receive(_SLICE_MS // len(self._consumers)))
         except self._jpype.JException as error:
             self._fails(error, "receive()")
         finally:
@@ -200,32 +183,32 @@ class JmsReceiver(_Deliveries):
         if found is not None:
             self._calls.reports.put(self._received(found, place))
 
+    def _arrived(self, message: Any) -> Any:
+        """Return what to hand over when this has arrived, or None has."""
+        return message
+
     def let_go(self) -> None:
         super().let_go()
         self._consumers.clear()
 
     def acknowledge(self, covered: Sequence[Received], *, confirmed: bool) -> None:
         """Acknowledge: in CLIENT mode once, in INDIVIDUAL mode each message by its own method, in other modes never."""
-        if not covered or self._liar == "forgets-acknowledgements":
+        if not covered:
             return
         try:
-            if self._liar == "sets-the-multiple-flag":
-                self._with_flag(covered[-1].handle)
-            elif self._mode == "client":
-                (self._session or covered[-1].handle).acknowledge()
-            elif self._mode == "individual":
-                for received in covered:
-                    getattr(self._session or received.handle, self._individual)()
+            self._acknowledge(covered)
         except self._jpype.JException as error:
             self._fails(error, "acknowledge()")
             return
         for received in covered if confirmed else ():
             self._calls.reports.put(OperationAnswer(Op.ACK, received.message, Phase.OK, delivery=received.delivery))
 
-    def _with_flag(self, message: Any) -> None:
-        """Acknowledge every tenth message and all before it, by an internal call of Qpid's AMQP 0-9-1 client."""
-        if self._number % _TOGETHER == 0:
-            self._session.acknowledgeMessage(message.getDeliveryTag(), True)
+    def _acknowledge(self, covered: Sequence[Received]) -> None:
+        if self._mode == "client":
+            (self._session or covered[-1].handle).acknowledge()
+        elif self._mode == "individual":
+            for received in covered:
+                getattr(self._session or received.handle, self._individual)()
 
     def stop(self) -> None:
         self._stopped = True
@@ -242,7 +225,7 @@ class Listening(_Deliveries):
         self._returns: queue.SimpleQueue[bool] = queue.SimpleQueue()
         self._next = threading.Event()
         self._next.set()
-        self._by_itself = self._mode == "pre" and self._liar != "acknowledges-after-processing"
+        self._by_itself = self._mode == "pre"
         self._inside = False
 
     def wants(self) -> bool:
@@ -256,14 +239,16 @@ class Listening(_Deliveries):
 
     def onMessage(self, message: Any) -> None:  # noqa: N802 - JMS calls it so
         """Report the message, and return when it was acknowledged. Throw if the application has ended."""
+        if not self._reported(message) or not self._returns.get():
+            raise ClientError("this message was not processed")
+
+    def _reported(self, message: Any) -> bool:
+        """Whether the application, which has not ended, was given the message."""
         handed = self._inside = not self._stopped
         self._next.set()
         if handed:
             self._calls.reports.put(self._received(message))
-        if self._liar == "returns-before-processing":
-            return
-        if not handed or not self._returns.get():
-            raise ClientError("this message was not processed")
+        return handed
 
     def acknowledge(self, covered: Sequence[Received], *, confirmed: bool) -> None:
         """Let the listener return for each message. JMS gives no confirmation, so there is no answer."""

@@ -10,7 +10,7 @@ import contextlib
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
@@ -51,20 +51,6 @@ _SETTERS = {
 _LISTENS = ("auto", "dups_ok", "pre")
 """Modes that use a listener, unless the job wants `receive()`. The return of the listener ends the processing."""
 
-_MODE_OF_LIAR = {
-    "forgets-acknowledgements": "client",
-    "acknowledges-unasked": "auto",
-    "acknowledges-in-every-mode": "auto",
-    "acknowledges-after-processing": "auto",
-    "sets-the-multiple-flag": "client",
-    "returns-before-processing": "auto",
-}
-"""The real mode of a liar's session. None uses DUPS_OK: it may acknowledge so late that no early return shows (Artemis:
-1 MiB later)."""
-
-_RECEIVING_LIARS = ("acknowledges-on-arrival", "sets-the-multiple-flag")
-"""Liars that need `receive()`."""
-
 
 class ConnectionLost:
     """The client reported that its connection is gone."""
@@ -74,7 +60,18 @@ class ConnectionLost:
 
 
 class JmsSession(Session):
-    """See `Session`. One connection with a JMS session for the sender or the receivers."""
+    """See `Session`. One connection with a JMS session for the sender or the receivers.
+
+    What a session liar does otherwise is said by these, and by the methods that it has of its own (`liars`). `mode` is
+    that of its session of JMS, if it is not the one of the job; without a `listener` it uses `receive()`.
+    """
+
+    completions: ClassVar[type[Completions]] = Completions
+    receiver: ClassVar[type[JmsReceiver]] = JmsReceiver
+    listener: ClassVar[type[Listening] | None] = Listening
+    application: ClassVar[type[Application]] = Application
+    mode: ClassVar[str] = ""
+    on_session: ClassVar[bool] = False
 
     def __init__(self, job: Job, before_write: Callable[[], None]) -> None:
         super().__init__(job, before_write)
@@ -87,9 +84,8 @@ class JmsSession(Session):
         self._made_by: Any = None
         self._session: Any = None
         self._producer: Any = None
-        self._kept: Any = None
         self._receiving: JmsReceiver | Listening | None = None
-        self._completions = Completions(self._calls, self._failed_later, job.liar)
+        self._completions = self.completions(self._calls, self._failed_later)
         self._listener = self._proxy("CompletionListener", self._completions) if vendor.asynchronous else None
         self._connection = self._calls.now(self._connect, job.connection.connect_s, "the connection")
 
@@ -164,7 +160,8 @@ class JmsSession(Session):
             Disconnected: The connection was lost.
             ClientError: There is no answer.
         """
-        application = Application(self._made_by, self._connection, self._vendor, self._job, self._jpype, self._is_loss)
+        about = (self._made_by, self._connection, self._vendor, self._job, self._jpype, self._is_loss)
+        application = self.application(*about)
         found: list[QuestionResult] = []
         self._now(lambda: found.extend(QUESTIONS[question](application)), "an answer", _ANSWER_S)
         return found
@@ -203,7 +200,7 @@ class JmsSession(Session):
 
         Counter-example: a connection of Qpid JMS 2.10.0 has 2 MB, and after 120 jobs its process has no memory left.
         """
-        self._connection = self._made_by = self._session = self._producer = self._listener = self._kept = None
+        self._connection = self._made_by = self._session = self._producer = self._listener = None
         if self._receiving is not None:
             self._receiving.let_go()
         self.incoming.clear()
@@ -281,16 +278,16 @@ class JmsSession(Session):
         drains = isinstance(job.work.step, Drain) and not job.work.collects
         step = job.work.step if isinstance(job.work.step, Consume) else Consume("auto", receives=drains)
         mode = step.mode
-        number = self._vendor.modes.get(_MODE_OF_LIAR.get(job.liar, mode))
+        number = self._vendor.modes.get(self.mode or mode)
         if number is None:
             raise ClientError(f"{self._vendor.name} has no mode {mode}")
         session = self._session = self._connection.createSession(mode == "transacted", number)
         consumer = self._consumer(session, queue)
-        listens = mode in _LISTENS and not step.receives and job.liar not in _RECEIVING_LIARS
-        kind = Listening if listens else JmsReceiver
-        by = session if step.on_session or job.liar == "sets-the-multiple-flag" else None
+        listens = mode in _LISTENS and not step.receives
+        kind = (self.listener if listens else None) or self.receiver
+        by = session if step.on_session or self.on_session else None
         own = self._vendor.individual
-        self._receiving = kind(consumer, mode, self._calls, self._jpype, self._fails, job.liar, by, own)
+        self._receiving = kind(consumer, mode, self._calls, self._jpype, self._fails, by, own)
         self._receiving.work = job.work
         if isinstance(self._receiving, Listening):
             consumer.setMessageListener(self._proxy("MessageListener", self._receiving))
@@ -313,24 +310,7 @@ class JmsSession(Session):
             made.setJMSCorrelationID(message)
             for name, value in self._job.work.properties(message).items():
                 getattr(made, _SETTERS[type(value)])(name, value)
-            how = self._mode_of(message, durable=durable)
-            if self._listener is not None:
-                self._completions.expects(message)
-                self._producer.send(made, *how, self._listener)
-            elif self._job.liar == "sends-with-the-next-call":
-                self._kept, before = (made, how), self._kept
-                if before is not None:
-                    self._producer.send(before[0], *before[1])
-            else:
-                self._producer.send(made, *how)
-            if self._job.liar == "sends-its-first-message-again":
-                self._kept = self._kept or made
-                if isinstance(self._job.work.step, Publish) and message.endswith(f":{self._job.work.step.count}"):
-                    self._producer.send(self._kept, *how)
-            if self._job.liar == "waits-for-each-send":
-                self._session.createBrowser(
-                    self._destination(self._session, self._job.work.queue)
-                ).getEnumeration().hasMoreElements()
+            self._put(message, made, self._mode_of(message, durable=durable))
         except self._jpype.JException as error:
             if self._listener is not None:  # the call has returned, and no completion will follow
                 self._completions.forget(message)
@@ -340,23 +320,25 @@ class JmsSession(Session):
             sent = SendOutcome(message, Phase.OK, None)
             self._calls.reports.put(sent if self._listener is None else Returned(message))
 
+    def _put(self, message: str, made: Any, how: Sequence[int]) -> None:
+        """Call `send()` with a message that was made, and these arguments."""
+        if self._listener is not None:
+            self._completions.expects(message)
+            self._producer.send(made, *how, self._listener)
+        else:
+            self._producer.send(made, *how)
+
     def _mode_of(self, message: str, *, durable: bool) -> tuple[int, ...]:
         """Return the arguments of `send()`: odd messages use the mode of the producer, even ones an argument.
 
         For an even message the producer has the opposite mode (JMS 2.0, 7.7).
         """
-        flag = {"never-sets-the-flag": False, "always-sets-the-flag": True}.get(self._job.liar, durable)
-        given, other = (_PERSISTENT, _NON_PERSISTENT) if flag else (_NON_PERSISTENT, _PERSISTENT)
+        given, other = (_PERSISTENT, _NON_PERSISTENT) if durable else (_NON_PERSISTENT, _PERSISTENT)
         by_producer = message.endswith(("1", "3", "5", "7", "9"))
         self._producer.setDeliveryMode(given if by_producer else other)
-        if by_producer or self._job.liar == "ignores-the-mode-of-one-send":
-            return ()
-        return given, _PRIORITY, self._job.work.lives_ms
+        return () if by_producer else (given, _PRIORITY, self._job.work.lives_ms)
 
     def _discharge(self, op: Op, transaction: str) -> None:
-        early = self._job.liar == "returns-before-commit"
-        if early:
-            self._calls.reports.put(OperationAnswer(op, transaction, Phase.OK))
         try:
             (self._session.commit if op is Op.COMMIT else self._session.rollback)()
         except self._jpype.JException as error:
@@ -366,8 +348,10 @@ class JmsSession(Session):
             phase = Phase.FAIL if rolled_back else Phase.INFO
             self._calls.reports.put(OperationAnswer(op, transaction, phase, jvm.text(error)))
         else:
-            if not early:
-                self._calls.reports.put(OperationAnswer(op, transaction, Phase.OK))
+            self._discharged(op, transaction)
+
+    def _discharged(self, op: Op, transaction: str) -> None:
+        self._calls.reports.put(OperationAnswer(op, transaction, Phase.OK))
 
     def _fails(self, error: Any, what: str) -> None:
         """Report the failure of a call other than a send."""
