@@ -119,8 +119,9 @@ def test_a_session_that_the_broker_forgot_is_reported(session):
     assert ABSENT == made.found
 
 
-def test_one_client_goes_on_for_one_publisher(session):
-    made = session(step=GOES_ON, resumes=[RECEIVED, OpenPacket("p2:1", 1, False)])
+def test_one_client_goes_on_for_one_publisher():
+    """It says so before it connects."""
+    made = opened(0, step=GOES_ON, resumes=[RECEIVED, OpenPacket("p2:1", 1, False)])
     with pytest.raises(ClientError, match="packets of several publishers"):
         made.attach_sender("q")
 
