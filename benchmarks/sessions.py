@@ -23,6 +23,7 @@ from proton.handlers import MessagingHandler
 from proton.reactor import Container
 
 from conformance import adapters
+from conformance.adapters.ports import HOST
 from conformance.clients.job import Connection, Job, Work
 from conformance.clients.roles.play import run_job
 from conformance.history import bare_header, make_body, message_id
@@ -37,7 +38,6 @@ TARGET = 0.85
 """The least that our rate should be of the bare client's."""
 
 _PATIENCE_S = 60.0
-_HOST = "127.0.0.1"
 
 
 def session() -> Iterator[str]:
@@ -52,9 +52,9 @@ def session() -> Iterator[str]:
         ):
             broker.start()
             for protocol, bare in BARE.items():
-                host, port = broker.service.endpoint(protocol)
+                _, port = broker.service.endpoint(protocol)
                 drain(protocol, port, protocol)  # over MQTT a session is the queue, and begins so
-                taken = [(bare(host, port, protocol), _ours(protocol, port)) for _ in range(ROUNDS)]
+                taken = [(bare(port, protocol), _ours(protocol, port)) for _ in range(ROUNDS)]
                 yield _line(protocol, *(statistics.median(side) for side in zip(*taken, strict=True)))
 
 
@@ -90,7 +90,7 @@ def _play(step: Publish | Consume, protocol: str, port: int, queue: str) -> int:
     """Return how many sends were confirmed, or messages processed."""
     with tempfile.TemporaryDirectory(prefix="conformance-bench-") as folder:
         job = Job(
-            connection=Connection(addresses=((_HOST, port),), protocol=protocol),
+            connection=Connection(addresses=((HOST, port),), protocol=protocol),
             work=Work(step=step, queue=queue, producer=1),
             header=bare_header("bench"),
             history=str(pathlib.Path(folder) / "history.jsonl"),
@@ -159,8 +159,8 @@ class _Proton(MessagingHandler):
             event.connection.close()
 
 
-def _proton(host: str, port: int, queue: str) -> float:
-    container = Container(_Proton(f"amqp://{host}:{port}", queue))
+def _proton(port: int, queue: str) -> float:
+    container = Container(_Proton(f"amqp://{HOST}:{port}", queue))
     began = time.perf_counter()
     container.run()
     return time.perf_counter() - began
@@ -174,9 +174,9 @@ class _Receipts(stomp.ConnectionListener):  # type: ignore[misc]  # it has no ty
         self._count.answer()
 
 
-def _stomp(host: str, port: int, queue: str) -> float:
+def _stomp(port: int, queue: str) -> float:
     """STOMP 1.2, by stomp.py: a RECEIPT for each SEND."""
-    connection = stomp.Connection12([(host, port)])
+    connection = stomp.Connection12([(HOST, port)])
     count = _Count(lambda name, body: connection.send(queue, body, receipt=name, persistent="true", id=name))
     connection.set_listener("", _Receipts(count))
     began = time.perf_counter()
@@ -188,7 +188,7 @@ def _stomp(host: str, port: int, queue: str) -> float:
     return taken
 
 
-def _pika(host: str, port: int, queue: str) -> float:
+def _pika(port: int, queue: str) -> float:
     """AMQP 0-9-1, by pika's asynchronous client with publisher confirms."""
     count: _Count | None = None
 
@@ -212,7 +212,7 @@ def _pika(host: str, port: int, queue: str) -> float:
 
     began = time.perf_counter()
     connection = pika.SelectConnection(
-        pika.ConnectionParameters(host, port),
+        pika.ConnectionParameters(HOST, port),
         on_open_callback=lambda one: one.channel(on_open_callback=opened),
         on_open_error_callback=ended,
         on_close_callback=ended,
@@ -223,7 +223,7 @@ def _pika(host: str, port: int, queue: str) -> float:
     return time.perf_counter() - began
 
 
-def _paho(host: str, port: int, queue: str) -> float:
+def _paho(port: int, queue: str) -> float:
     """MQTT 5 with QoS 1, by paho-mqtt, whose loop has a thread of its own."""
     client = paho.mqtt.client.Client(CallbackAPIVersion.VERSION2, protocol=paho.mqtt.client.MQTTv5)
     client.max_inflight_messages_set(WINDOW)
@@ -231,7 +231,7 @@ def _paho(host: str, port: int, queue: str) -> float:
     client.on_connect = lambda *_: count.fill()
     client.on_publish = lambda *_: count.answer()
     began = time.perf_counter()
-    client.connect(host, port)
+    client.connect(HOST, port)
     client.loop_start()
     count.wait()
     taken = time.perf_counter() - began
@@ -240,7 +240,7 @@ def _paho(host: str, port: int, queue: str) -> float:
     return taken
 
 
-BARE: Mapping[str, Callable[[str, int, str], float]] = {
+BARE: Mapping[str, Callable[[int, str], float]] = {
     "amqp": _proton,
     "stomp": _stomp,
     "amqp091": _pika,

@@ -347,7 +347,7 @@ def message_id(producer: int, number: int) -> str:
 def parse_message(text: str | None) -> tuple[int, int] | None:
     """Return `(producer, number)` of an id of this suite, None for any other.
 
-    A client asks up to four times for each message, one time behind the other: so the last ones are kept.
+    A client asks up to four times for each message, so the last answers are kept.
 
     >>> parse_message("p1:137"), parse_message("ID:foreign"), parse_message("p1:" + "9" * 5_000)
     ((1, 137), None, None)

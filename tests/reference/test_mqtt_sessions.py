@@ -211,14 +211,14 @@ def test_a_queue_serves_every_protocol(rig):
 
 def test_what_others_send_to_a_topic_comes_once_to_each_session_that_has_subscribed(rig):
     """Also where one of its filters is a pattern; without a session the message is refused."""
-    told = []
+    refusals = []
     parsed = parse(b"\x00\x53\x70\xc0\x02\x01\x41\x00\x53\x77\xa1\x02hi")
-    rig.broker.publish(rig.broker.topic("a/b"), parsed, lambda: None, refused=told.append)
+    rig.broker.publish(rig.broker.topic("a/b"), parsed, lambda: None, refused=refusals.append)
     client, other = rig.client("p", subscribe="a/+"), rig.client("q", subscribe="a/b")
-    rig.broker.publish(rig.broker.topic("a/b"), parsed, lambda: None, refused=told.append)
+    rig.broker.publish(rig.broker.topic("a/b"), parsed, lambda: None, refused=refusals.append)
 
     assert [[(1, False, b"hi")]] * 2 == [deliveries(each.heard()) for each in (client, other)]
-    assert ["the topic a/b has no subscription that would keep the message"] == [each.description for each in told]
+    assert ["the topic a/b has no subscription that would keep the message"] == [each.description for each in refusals]
 
 
 def test_properties_come_back_in_their_order(rig):

@@ -196,7 +196,7 @@ def test_it_is_listed(monkeypatch, capsys):
 
 
 @pytest.mark.process
-def test_each_bare_client_waits_for_every_answer(tmp_path, monkeypatch):
+def test_each_bare_client_waits_for_every_answer(monkeypatch):
     """A client that stops early would be the faster one."""
     monkeypatch.setattr(sessions, "MESSAGES", 300)
     monkeypatch.setattr(sessions, "WINDOW", 7)

@@ -179,20 +179,28 @@ class JobMaker:
         return self._subscribing(dialect, step, topic) if topic else dialect
 
     def _subscribing(self, dialect: Dialect, step: ClientStep, topic: Topic) -> Dialect:
-        """Return the dialect for durable subscriptions of a topic that has the name of the first queue.
-
-        A level of a topic of MQTT is one of the broker's address: `orders/new` is `orders.new`.
-        """
-        own = dialect_of(self.planned.adapter, self.planned.protocol).destination
-        name = address(own, self.queue).replace("/", ".") if self._fills_a_subscription else self.queue
+        """Return the dialect for durable subscriptions of a topic."""
+        called = self._topic_name
 
         def filled(headers: Mapping[str, str]) -> dict[str, str]:
-            return {key: value.replace("{topic}", name) for key, value in headers.items()}
+            return {name: value.replace("{topic}", called) for name, value in headers.items()}
 
-        at = topic.address.replace("{topic}", name)
+        at = topic.address.replace("{topic}", called)
         connect = {} if isinstance(step, Publish) else filled(topic.connect)  # two connections of one id: refused
-        options = self._speaks(step).options.subscribing(connect, filled(topic.send), filled(topic.subscribe))
-        return msgspec.structs.replace(dialect, destination=at, copied=at, own=msgspec.structs.asdict(options))
+        own = self._speaks(step).options.subscribing(connect, filled(topic.send), filled(topic.subscribe))
+        return msgspec.structs.replace(dialect, destination=at, copied=at, own=msgspec.structs.asdict(own))
+
+    @property
+    def _topic_name(self) -> str:
+        """The name of the first queue, or the broker's address of what a client of MQTT has subscribed to.
+
+        A level of a topic of MQTT is one of that address: `orders/new` is `orders.new`.
+        """
+        if not self._fills_a_subscription:
+            return self.queue
+        return address(self.planned.adapter.file.protocols[self.planned.protocol].destination, self.queue).replace(
+            "/", "."
+        )
 
     def _tolerances(self, work: Work, wanted: Tolerances) -> Tolerances:
         script = self.planned.script

@@ -24,35 +24,35 @@ _AT = 50
 _TOGETHER = 10
 
 
-# what it tells of sends
+# the answers to its sends
 
 
 class _Counted(Completions):
-    """Counts the completions, the one that is told among them."""
+    """Knows the number of each completion, from 1."""
 
-    told = 0
+    number = 0
 
     @override
     def onCompletion(self, message: Any) -> None:
-        self.told += 1
-        self._tell(message)
+        self.number += 1
+        self._hear(message)
 
-    def _tell(self, message: Any) -> None:
+    def _hear(self, message: Any) -> None:
         super().onCompletion(message)
 
 
 class _LeavesOut(_Counted):
     @override
-    def _tell(self, message: Any) -> None:
-        if self.told != _AT:
-            super()._tell(message)
+    def _hear(self, message: Any) -> None:
+        if self.number != _AT:
+            super()._hear(message)
 
 
 class _TellsTwice(_Counted):
     @override
-    def _tell(self, message: Any) -> None:
-        super()._tell(message)
-        if self.told == _AT:
+    def _hear(self, message: Any) -> None:
+        super()._hear(message)
+        if self.number == _AT:
             self._was_open(self._name(message))
 
 
