@@ -70,14 +70,14 @@ class Adapted:
         return self.broker.start(wrap)
 
     def pids(self) -> list[int]:
-        return self.broker.nodes[0].target.processes()
+        return self.broker.node.target.processes()
 
     def kill(self) -> None:
-        with self.broker.nodes[0].target.armed("kill") as descriptors:
+        with self.broker.node.target.armed("kill") as descriptors:
             for descriptor in descriptors:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(descriptor, signal.SIGKILL)
-        if not self.broker.nodes[0].target.wait_gone(_ENDS_S):
+        if not self.broker.node.target.wait_gone(_ENDS_S):
             raise LaunchError(f"{self.name} cannot be killed: {self.pids()} are left")
 
     def stop(self) -> None:

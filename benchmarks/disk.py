@@ -58,7 +58,7 @@ def _running(folder: pathlib.Path, fault: DiskFault | None) -> Iterator[tuple[Br
         Ledger(folder, f"bench-disk-{folder.name}") as ledger,
         reference.prepare(folder / "broker", reference.effective(), ["bench"], ledger) as broker,
     ):
-        journal = broker.nodes[0].facts.journal_files
+        journal = broker.node.facts.journal_files
         tracer = fault and injection.Tracer(folder / "trace", journal.folder, fault, files=journal.names)
         yield broker, broker.start(wrap=tracer.wrap if tracer else ())
         broker.stop()

@@ -193,8 +193,20 @@ class Broker(Protocol):
     """
 
     @property
+    def folder(self) -> pathlib.Path:
+        """The folder that holds everything of it."""
+
+    @property
     def nodes(self) -> Sequence[Node]:
         """Its nodes, at least one."""
+
+    @property
+    def node(self) -> Node:
+        """The node that clients use now: faults act on it."""
+
+    @property
+    def epoch(self) -> int:
+        """The number of its runs, as clients see them: one begins at each start, and when another node takes over."""
 
     @property
     def service(self) -> Service:
@@ -208,6 +220,8 @@ class Broker(Protocol):
 
     def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = (), ready_s: float = 0.0) -> float:
         """Launch it, and return the seconds after which it was ready and had its queues; see `Node.launch`.
+
+        If enough of several nodes are left, one of them takes over instead, and no node is launched.
 
         Raises `LaunchError` with the end of its log; nothing of it is left then.
         """

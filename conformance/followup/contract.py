@@ -139,7 +139,7 @@ def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *,
         broker = adapter.prepare(
             folder, adapter.effective(), list(queues.values()), ledger, offline=offline, client=client
         )
-        details.append(str(broker.nodes[0].facts.folder))
+        details.append(str(broker.node.facts.folder))
     with broker:
         try:
             _Check(adapter, broker, queues, ledger, tell).run()
@@ -149,7 +149,7 @@ def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *,
 
 def with_log(adapter: Adapter, broker: Broker, what: str) -> LaunchError:
     """Return an error with what the broker's log says, without secrets."""
-    log = broker.nodes[0].facts.log
+    log = broker.node.facts.log
     return launch_error(what, adapter.file.without_secrets(text_of(log), adapter.path.parent), log)
 
 
@@ -170,7 +170,7 @@ class _Check:
 
     def __init__(self, adapter: Adapter, broker: Broker, queues: Mapping[str, str], ledger: Ledger, tell: Tell) -> None:
         self.adapter, self.broker, self.queues, self.ledger, self.tell = adapter, broker, queues, ledger, tell
-        (self.node,) = broker.nodes
+        self.node = broker.node
 
     def run(self) -> None:
         by_command, target = self.node.facts.by_command, self.node.target

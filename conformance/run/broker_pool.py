@@ -47,9 +47,8 @@ class RunningBroker:
 
     @property
     def node(self) -> Node:
-        """The node of a broker of one: faults act on it, and it leaves the evidence."""
-        (node,) = self.broker.nodes
-        return node
+        """The node that clients use now: faults act on it."""
+        return self.broker.node
 
     def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = (), ready_s: float = 0.0) -> None:
         self.start_seconds.append(self.broker.start(wrap, more=more, ready_s=ready_s))

@@ -53,7 +53,7 @@ class ProbeClient:
 
     def send(self, broker: Broker, queue: str) -> str:
         """Send a durable message; return its id once the broker has confirmed it."""
-        message = f"proof-{broker.nodes[0].epoch}-{next(_numbers)}-{time.monotonic_ns()}"
+        message = f"proof-{broker.epoch}-{next(_numbers)}-{time.monotonic_ns()}"
         with self._session(broker, queue) as session:
             session.attach_sender(queue)
             if not pump_until(session.pump, lambda: session.sendable() > 0, ANSWER_S):
@@ -131,7 +131,7 @@ class ProbeClient:
             work=Work(step=Drain(), queue=queue),
             header=bare_header("proof"),
             history="",
-            epoch=broker.nodes[0].epoch,
+            epoch=broker.epoch,
         )
         try:
             session = connect(job, lambda: None)

@@ -99,9 +99,9 @@ def test_a_kill_leaves_what_was_written(tmp_path, autosave, kept, protocol):
         broker.start()
         client.send(broker, "q")
         client.send(broker, "q")  # of the last one before a kill nothing is known
-        for pid in broker.nodes[0].target.processes():
+        for pid in broker.node.target.processes():
             os.kill(pid, signal.SIGKILL)
-        assert broker.nodes[0].target.wait_gone(10)
+        assert broker.node.target.wait_gone(10)
         broker.start()
 
         assert bool(kept) == bool(client.depth(broker, "q"))

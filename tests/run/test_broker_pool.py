@@ -24,7 +24,7 @@ class Broker:
 
     def __init__(self, folder, queues):
         self.facts = types.SimpleNamespace(folder=folder, data=folder / "data")
-        self.nodes = (self,)
+        self.node = self
         self.queues, self.closed = queues, False
 
     def start(self, wrap=(), *, more=(), ready_s=0.0):

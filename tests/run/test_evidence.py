@@ -16,8 +16,10 @@ from conformance.run.trial.evidence import EvidenceKeeper, Kept, copy_journal, u
 
 class Broker:
     def __init__(self, folder):
-        self.facts, self.folder, self.epoch = self, folder, 1
+        self.folder, self.epoch = folder, 1
         self.journal_files = JournalFiles(folder / "journal", ())
+        self.facts = self.node = self
+        self.nodes = (self,)
 
     @property
     def logs(self):

@@ -40,7 +40,7 @@ class FakeAdapter:
     def prepare(self, folder, settings, queues, ledger, liar, *, offline, options, client):
         broker = types.SimpleNamespace(name=folder.name, queues=queues, closed=False)
         broker.facts = types.SimpleNamespace(deviations={"of": liar or "the subject"})
-        broker.nodes = (broker,)
+        broker.node = broker
 
         def start(wrap=(), *, more=(), ready_s=0.0):
             if (liar and liar == self.broken) or sum(not each.closed for each in self.made) > self.most:

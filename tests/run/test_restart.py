@@ -37,7 +37,7 @@ class Broker:
     def __init__(self, folder, ends):
         self.folder, self.data, self.ends = folder, folder / "data", ends
         self.facts = self.service = self.target = self
-        self.nodes = (self,)
+        self.node = self
         self.found = None
         self.data.mkdir(parents=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import pathlib
 import time
 from collections.abc import Mapping, Sequence
 from typing import Self
@@ -14,6 +15,7 @@ from conformance.adapters.launch.plan import BrokerSetup, Plan
 class OneNodeBroker(abc.ABC):
     """Its own node, and its own `facts`; see `interface.Broker` and `interface.Node`."""
 
+    folder: pathlib.Path
     by_command = False
     no_copy = ""
 
@@ -30,6 +32,10 @@ class OneNodeBroker(abc.ABC):
     @property
     def nodes(self) -> tuple[Self]:
         return (self,)
+
+    @property
+    def node(self) -> Self:
+        return self
 
     @abc.abstractmethod
     def launch(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:

@@ -85,7 +85,7 @@ class UpgradedBroker(OneNodeBroker):
         self.folder, self._trial, self._log = folder.absolute(), trial, log
         self._stopped = self._refused = self._upgraded = False
         self._old_seconds: float | None = None
-        self._facts = [each.nodes[0].facts for each in (old, new)]
+        self._facts = [each.node.facts for each in (old, new)]
         self.data, self.journal_files = self._facts[0].data, self._facts[0].journal_files
 
     @property
@@ -98,7 +98,7 @@ class UpgradedBroker(OneNodeBroker):
 
     @property
     def epoch(self) -> int:
-        return sum(each.nodes[0].epoch for each in (self.old, self.new))
+        return sum(each.node.epoch for each in (self.old, self.new))
 
     @property
     def log(self) -> pathlib.Path:
@@ -117,7 +117,7 @@ class UpgradedBroker(OneNodeBroker):
 
     @property
     def _node(self) -> Node:
-        return self.current.nodes[0]
+        return self.current.node
 
     def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = (), ready_s: float = 0.0) -> float:
         """Start the current broker. If the new version does not start, record that, with its log."""
@@ -164,7 +164,7 @@ class UpgradedBroker(OneNodeBroker):
 
     def _hand_over(self) -> None:
         stopped, self._stopped = self._stopped, False
-        if self.current is self.new or stopped or not self.old.nodes[0].epoch:
+        if self.current is self.new or stopped or not self.old.node.epoch:
             return
         if not self.target.gone():
             raise LaunchError(f"the old version is running already (pid {self.target.processes()[0]})")

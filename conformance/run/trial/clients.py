@@ -184,7 +184,7 @@ class ClientRunner:
         result = self._wait(child)
         if result is None or result.error:
             try:
-                check_alive(self.broker.nodes[0])
+                check_alive(self.broker.node)
             except LaunchError:
                 # The broker ended, and a client that reports this has written all that it saw.
                 _close(job, Ended.FINISHED if result else Ended.DIED)

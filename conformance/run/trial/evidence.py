@@ -23,7 +23,7 @@ from collections.abc import Iterable
 import msgspec
 
 from conformance import records
-from conformance.adapters.interface import Node
+from conformance.adapters import Broker
 from conformance.history import Op, Phase
 
 COPY = 4 << 20
@@ -73,20 +73,20 @@ class EvidenceKeeper:
     Call `end` also for a trial that failed. Of one run of the broker only the first copy is made.
     """
 
-    def __init__(self, folder: pathlib.Path, node: Node) -> None:
-        self.folder, self.node = folder, node
+    def __init__(self, folder: pathlib.Path, broker: Broker) -> None:
+        self.folder, self.broker = folder, broker
         self._begins: dict[pathlib.Path, int] = {}
         self._journals: list[JournalCopy] = []
 
     def begin(self) -> None:
         """Note how long each log is before the first step."""
-        self._begins = {path: path.stat().st_size for path in self.node.facts.logs}
+        self._begins = {path: path.stat().st_size for path in self._logs()}
 
     def before_restart(self) -> EvidenceKeeper:
-        """Copy the journal of a broker that is gone, before anything starts it again; return what keeps it."""
-        epoch = self.node.epoch
-        if all(journal.epoch != epoch for journal in self._journals):
-            self._journals.append(copy_journal(self.node.facts.journal_files.folder, self.folder, epoch))
+        """Copy the journal of a node that is gone, before anything starts it again; return what keeps it."""
+        epoch, journal = self.broker.epoch, self.broker.node.facts.journal_files.folder
+        if all(kept.epoch != epoch for kept in self._journals):
+            self._journals.append(copy_journal(journal, self.folder, epoch))
         return self
 
     def share(self, keeper: EvidenceKeeper) -> None:
@@ -97,8 +97,8 @@ class EvidenceKeeper:
             self._journals.append(last)
 
     def end(self) -> Kept:
-        folder, logs = self.node.facts.folder, []
-        for path in self.node.facts.logs:
+        folder, logs = self.broker.folder, []
+        for path in self._logs():
             end = path.stat().st_size
             begin = self._begins.get(path, 0)
             name = str(path.relative_to(folder)) if path.is_relative_to(folder) else path.name
@@ -106,6 +106,9 @@ class EvidenceKeeper:
         kept = Kept(broker=folder.name, logs=tuple(logs), journals=tuple(self._journals))
         records.save(kept, self.folder / FILE)
         return kept
+
+    def _logs(self) -> list[pathlib.Path]:
+        return [path for node in self.broker.nodes for path in node.facts.logs]
 
 
 class _Operation(msgspec.Struct, gc=False):

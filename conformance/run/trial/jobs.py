@@ -93,7 +93,7 @@ class JobMaker:
             tolerances=self._tolerances(work, tolerances),
             header=self._header,
             history="",
-            epoch=self.broker.nodes[0].epoch,
+            epoch=self.broker.epoch,
             liar=liar,
             within_s=within_s,
             journal=journal,
@@ -244,6 +244,15 @@ class JobMaker:
             return step, Asks(window=step.window, event_mode=step.ack_event_mode) if windows else Asks()
         mode = self.planned.adapter.file.ack_modes.get(step.mode, "") if isinstance(step, Consume) else ""
         return step, Asks(mode=mode)
+
+
+def unarmed(job: Job) -> Job:
+    """Return the job of a client that another trial's fault meets."""
+    step = job.work.step
+    if isinstance(step, Publish | Consume):
+        step = msgspec.structs.replace(step, until=None)
+    tolerances = msgspec.structs.replace(job.tolerances, broker_may_end=True)
+    return msgspec.structs.replace(job, work=msgspec.structs.replace(job.work, step=step), tolerances=tolerances)
 
 
 def connection_to(

@@ -16,6 +16,7 @@ import msgspec
 from conformance import claims, records
 from conformance.adapters import Adapter
 from conformance.adapters.file.placeholders import fill
+from conformance.adapters.interface import Node
 from conformance.clients.job import Job, JobResult, Tolerances
 from conformance.clients.workers.pool import WorkerPool
 from conformance.errors import (
@@ -36,7 +37,7 @@ from conformance.run.trial.clients import Abort, ClientRunner, check_alive
 from conformance.run.trial.company import ENDED, Company
 from conformance.run.trial.described import INTERRUPTED, describe
 from conformance.run.trial.evidence import EvidenceKeeper, undelivered_messages
-from conformance.run.trial.jobs import Address, JobMaker
+from conformance.run.trial.jobs import Address, JobMaker, unarmed
 from conformance.run.trial.restart import NotReady, RestartAttempt, oom_kills, own_end
 from conformance.run.trial.traced import TracedRun, over_link, slow_network, watch_link
 from conformance.scenario.needs import CLEAN_RESTART, FRESH, JOURNAL_WATCHED, in_mode
@@ -82,7 +83,7 @@ class TrialPlayer:
     ) -> None:
         self.planned, self.running, self.folder, self.abort = planned, running, folder, abort
         self.company = company or Company(planned.id)
-        self.broker, self.node = running.broker, running.node
+        self.broker = running.broker
         self.jobs = JobMaker(planned, running.broker, header)
         self.client_runner = ClientRunner(running.broker, worker_pool, folder, header, abort, self.jobs.learn)
         self.floor_s = 0.0
@@ -94,7 +95,7 @@ class TrialPlayer:
         self.brought = 0
         self.traced: TracedRun | None = None
         folder.mkdir(parents=True)
-        self.evidence = EvidenceKeeper(folder, running.node)
+        self.evidence = EvidenceKeeper(folder, running.broker)
         self.recorder = Recorder(folder / "orchestrator.jsonl", self.client_runner.header("orchestrator"))
 
     def play(self) -> TrialRecord:
@@ -133,6 +134,11 @@ class TrialPlayer:
             )
             records.save(record, self.folder / "trial.json")
         return record
+
+    @property
+    def node(self) -> Node:
+        """The node that clients use now."""
+        return self.broker.node
 
     def _network(self) -> contextlib.AbstractContextManager[Callable[[Address], Address]]:
         if rtt_ms := self.planned.rtt_ms:
@@ -378,7 +384,7 @@ class TrialPlayer:
         failed: ConformanceError | None = None
         results: list[JobResult] = []
         try:
-            with self.client_runner.attached([[_unarmed(job) for job in group] for group in groups]) as running:
+            with self.client_runner.attached([[unarmed(job) for job in group] for group in groups]) as running:
                 self.company.meet(bool)
                 results = self.client_runner.finish(running)
         except (LaunchError, ClientError) as error:
@@ -392,7 +398,7 @@ class TrialPlayer:
         for result in results:
             self._check_met(result, fired_ns)
         self.disturbed = True
-        fired = Event(self.recorder.sequence, fired_ns, Op.FAULT, Phase.FIRED, self.node.epoch)
+        fired = Event(self.recorder.sequence, fired_ns, Op.FAULT, Phase.FIRED, self.broker.epoch)
         self.recorder.append(msgspec.structs.replace(fired, fault=fault.name, detail=OF_ANOTHER))
         self._prove_gone(fault, fault.name)
 
@@ -518,7 +524,7 @@ class TrialPlayer:
         """Return the job of a client that begins before the broker is started."""
         job = self._client(step)
         connection = msgspec.structs.replace(job.connection, reaches_s=reaches_s)
-        return msgspec.structs.replace(job, epoch=self.node.epoch + 1, connection=connection)
+        return msgspec.structs.replace(job, epoch=self.broker.epoch + 1, connection=connection)
 
     def _offer(self, step: Offer) -> None:
         """Start the broker with each setting alone, which it may refuse, and then with all that it accepted.
@@ -580,17 +586,8 @@ class TrialPlayer:
             raise DroppedError("the broker closed the connection of a client although no fault was active")
 
     def _note(self, op: Op, phase: Phase, **fields: str) -> None:
-        self.recorder.record(op, phase, epoch=self.node.epoch, **fields)
+        self.recorder.record(op, phase, epoch=self.broker.epoch, **fields)
         self.recorder.flush()
-
-
-def _unarmed(job: Job) -> Job:
-    """Return the job of a client that another trial's fault meets."""
-    step = job.work.step
-    if isinstance(step, Publish | Consume):
-        step = msgspec.structs.replace(step, until=None)
-    tolerances = msgspec.structs.replace(job.tolerances, broker_may_end=True)
-    return msgspec.structs.replace(job, work=msgspec.structs.replace(job.work, step=step), tolerances=tolerances)
 
 
 def offer_words(adapter: Adapter, setting: str) -> list[str]:

@@ -172,7 +172,7 @@ class RestartAttempt:
             if _ending(first) and _ending(first) == _ending(second):
                 return True
             fresh.stop()
-            return self._try(fresh.nodes[0].facts.data, queue) is None
+            return self._try(fresh.node.facts.data, queue) is None
 
     def _try(self, data: pathlib.Path, queue: str = "") -> LaunchError | None:
         """Start another broker on a copy of this data, use the `queue`, and end the broker.
@@ -180,8 +180,8 @@ class RestartAttempt:
         Returns why it was not ready, or how it ended by itself; None if it did neither.
         """
         with contextlib.closing(self._running.another()) as other:
-            shutil.rmtree(other.nodes[0].facts.data, ignore_errors=True)
-            if why := _copied(data, other.nodes[0].facts.data):
+            shutil.rmtree(other.node.facts.data, ignore_errors=True)
+            if why := _copied(data, other.node.facts.data):
                 raise LaunchError(f"a second broker could not be given a copy of the data: {why}")
             try:
                 other.start(ready_s=self.ready_s)
@@ -199,7 +199,7 @@ class RestartAttempt:
             if queue:
                 self._running.exchange(broker, queue)
         except ClientError:
-            check_alive(broker.nodes[0])
+            check_alive(broker.node)
 
 
 def describe_failure(error: LaunchError) -> str:

@@ -102,7 +102,7 @@ class TracedRun:
         self.tracer.finish(
             self.client_runner.folder / f"{self.name}.jsonl",
             self.client_runner.header(self.name),
-            node.epoch,
+            self.running.broker.epoch,
             list(self._operations()),
         )
 
@@ -117,7 +117,9 @@ class TracedRun:
             asked = [
                 event
                 for event in history.read(path).events
-                if event.phase is Phase.INVOKE and event.op is not Op.PROCESS and event.epoch == self.running.node.epoch
+                if event.phase is Phase.INVOKE
+                and event.op is not Op.PROCESS
+                and event.epoch == self.running.broker.epoch
             ]
             for event, following in itertools.zip_longest(asked, asked[1:]):
                 if event.op is Op.SEND and event.durable and event.transaction is None and event.message:
