@@ -11,6 +11,7 @@ from conformance.adapters.config.own_configuration import OwnConfig
 from conformance.adapters.file import settings
 from conformance.adapters.file.launch_tables import Artifact, Progress
 from conformance.adapters.file.model import LIAR, VARIANT, BrokerFile
+from conformance.adapters.file.nodes_table import NODES
 from conformance.adapters.file.reading import read_table
 from conformance.adapters.file.settings import EffectiveSettings
 from conformance.adapters.interface import Adapter, Broker, Options, QueueClient
@@ -76,8 +77,9 @@ class FileAdapter:
         return found | {STORED} if describe(protocol).traits.confirm_stores and found >= DURABLE else found
 
     def chosen(self, overrides: Mapping[str, Value]) -> Self:
-        """As `Adapter.chosen`. Only `profile` and `liar` change what a broker is; others change what it does."""
-        file = self.file.varied({**self.launcher.rules.settings, **overrides}.get(VARIANT))
+        """As `Adapter.chosen`. `profile`, `liar` and `nodes` change what a broker is; others change what it does."""
+        file = self.file.of_nodes(int(overrides.get(NODES, 1)))
+        file = file.varied({**self.launcher.rules.settings, **overrides}.get(VARIANT))
         if overrides.get(LIAR):
             file = file.model_copy(update={"title": f"{file.title}, liar {overrides[LIAR]}"})
         return dataclasses.replace(self, file=file)

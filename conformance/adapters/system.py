@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from conformance.adapters import opening
+from conformance.adapters.file.nodes_table import NODES
 from conformance.adapters.file.settings import EffectiveSettings, untraced, unwritten
 from conformance.adapters.interface import Adapter
 from conformance.adapters.vendor_clients import ClientFile
@@ -14,11 +15,14 @@ from conformance.scenario.needs import (
     FRAMES,
     JOURNAL_WATCHED,
     KILL_WHILE_STARTING,
+    SETTINGS,
     Means,
     Need,
     Wanted,
     need_of,
 )
+
+_OF_ONE_NODE = (Means.POWER, Means.TRACER, Means.WATCH)
 
 
 class BrokerUnderTest:
@@ -29,6 +33,7 @@ class BrokerUnderTest:
     ) -> None:
         self._adapter, self._protocol, self._settings, self._client = adapter, protocol, settings, client
         self._able = adapter.able
+        self._several = int(settings.values.get(NODES, 1)) > 1
         self._untraced = untraced(adapter.file, settings)
         self._unwritten = unwritten(adapter.file, settings)
         self._queues: Mapping[Need, str] = {
@@ -39,6 +44,8 @@ class BrokerUnderTest:
         return means is Means.TRACER and self._adapter.launcher.contained
 
     def lacks(self, wanted: Wanted) -> str:
+        if self._several and (wanted.means in _OF_ONE_NODE or wanted == SETTINGS):
+            return "it is tried with one node: others keep what the disk of one loses"
         if isinstance(wanted, Need):
             return self._lacks_need(wanted)
         if wanted.fails_disk and self._untraced:

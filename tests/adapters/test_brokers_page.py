@@ -24,13 +24,28 @@ from conformance.adapters.file.model import (
     Protocol,
     Setting,
 )
+from conformance.adapters.file.nodes_table import Leads, NodesTable, Shared
 from conformance.adapters.file.placeholders import MEANING
 from conformance.adapters.file.reading import read_table
+from conformance.errors import UsageError
 
 PAGE = (paths.root() / "docs/how-to/broker-file.md").read_text()
 EXAMPLE = tomllib.loads(PAGE.split("```toml\n")[1].split("```")[0])
 ACCESS = tomllib.loads(PAGE.split("## TLS and login")[1].split("```toml\n")[1].split("```")[0])["access"]
-OTHERS = {"policies", "fetch", "java", "xml", "container", "variants", "ack_modes", "external", "access", "config"}
+SEVERAL = tomllib.loads(PAGE.split("## Several nodes")[1].split("```toml\n")[1].split("```")[0])
+OTHERS = {
+    "nodes",
+    "policies",
+    "fetch",
+    "java",
+    "xml",
+    "container",
+    "variants",
+    "ack_modes",
+    "external",
+    "access",
+    "config",
+}
 """Tables of the brokers that come with the package."""
 
 
@@ -48,6 +63,9 @@ def places() -> Iterator[tuple[type, dict[str, object], set[str]]]:
     yield TemplateFile, EXAMPLE["template"]["files"][0] | EXAMPLE["template"]["files"][1], set()
     yield Depth, EXAMPLE["depth"], {"address", "properties", "needs", "relayed", "command", "pattern"}
     yield JournalFolder, EXAMPLE["journal"], set()
+    yield NodesTable, SEVERAL["nodes"], set()
+    yield Shared, SEVERAL["nodes"]["shared"], set()
+    yield Leads, SEVERAL["nodes"]["leads"], set()
     yield AccessTable, ACCESS | {"mechanism": ""}, set()
     yield ProtocolAccess, ACCESS["amqp"] | ACCESS["stomp"] | {"password": {}}, set()
     yield TlsTable, ACCESS["tls"] | ACCESS["amqp"]["tls"], set()
@@ -59,6 +77,33 @@ def test_the_example_of_the_page_is_a_broker(tmp_path: pathlib.Path) -> None:
     assert read.start.ready_ports == ("amqp", "stomp")
     assert read.start.ready_http is not None
     assert read.start.leaves_its_parent
+
+
+def test_the_nodes_of_the_page_are_of_that_broker(tmp_path: pathlib.Path) -> None:
+    """Three nodes, each with a command of its own; no other number of them."""
+    ports = [*EXAMPLE["ports"], "names"]
+    settings = EXAMPLE["settings"] | SEVERAL["settings"]
+    read = read_table({**EXAMPLE, "ports": ports, "settings": settings, "nodes": SEVERAL["nodes"]}, tmp_path)
+
+    several = read.of_nodes(3)
+
+    assert read.of_nodes(1) is read
+    assert "{peer.2.amqp_port}" in several.start.command[-1]
+    assert several.title == f"{read.title}, 3 nodes"
+    with pytest.raises(UsageError, match="nodes"):
+        read.of_nodes(2)
+
+
+def test_a_table_of_several_nodes_is_checked(tmp_path: pathlib.Path) -> None:
+    """A word that no node has, and a port that the broker does not have."""
+    command = {"start": {"command": ["./mybroker", "{peer.4.amqp_port}"]}}
+    shared = {"command": ["./names"], "port": "names"}
+    wrong = {"counts": [3], "shared": shared, "changes": command}
+
+    with pytest.raises(
+        UsageError, match=r"nodes\.shared\.port(.|\n)*nodes\.changes\.start\.command.*peer\.4\.amqp_port"
+    ):
+        read_table({**EXAMPLE, "nodes": wrong}, tmp_path)
 
 
 def test_the_access_of_the_page_is_one(tmp_path: pathlib.Path) -> None:

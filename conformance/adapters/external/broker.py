@@ -203,7 +203,7 @@ class ExternalBroker(PlannedBroker):
         self._ready_s = max(self.rules.wait_ready.seconds if self.rules.wait_ready else _READY_S, ready_s)
         self._wait_answers(self._ready_s if self._comes_up else 0.0 if self._refusing else _SLOW_S)
 
-    def _serve(self) -> None:
+    def serve(self) -> None:
         """Raise `LaunchError` if no message passes through it."""
         self._queues.declare()
         if self._existing is not None and self.epoch == 1:
@@ -449,7 +449,7 @@ class ExternalBroker(PlannedBroker):
             refused = error
         try:
             self.wait_ready()
-            self._serve()
+            self.serve()
         except LaunchError as late:
             raise refused or late from None
 

@@ -35,6 +35,7 @@ from conformance.adapters.file.launch_tables import (
     order,
     with_external_defaults,
 )
+from conformance.adapters.file.nodes_table import NODES, NodesTable
 from conformance.adapters.file.table import ByName, Inside, Pattern, Table, Value, Word
 from conformance.errors import UsageError
 from conformance.protocols import PROTOCOLS, others
@@ -135,15 +136,17 @@ def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, A
     `false` in the place of a table takes it away.
 
     >>> laid_over({"a": {"b": 1}}, {"a": False})
-    {'a': None}
+    {}
     """
     merged = dict(below)
     for key, value in above.items():
         old = below.get(key)
         if isinstance(old, Mapping) and isinstance(value, Mapping):
             merged[key] = laid_over(old, value)
+        elif isinstance(old, Mapping) and value is False:
+            del merged[key]
         else:
-            merged[key] = None if isinstance(old, Mapping) and value is False else value
+            merged[key] = value
     return merged
 
 
@@ -424,6 +427,7 @@ class BrokerFile(Table):
     data: Folder
     logs: Logs = Logs()
     deviations: Mapping[str, str] = {}
+    nodes: NodesTable | None = None
     container: ContainerTable | None = None
     external: External | None = None
     access: AccessTable = AccessTable()
@@ -479,6 +483,16 @@ class BrokerFile(Table):
         for table in later:
             data = laid_over(data, table)
         return BrokerFile.model_validate(data)
+
+    def of_nodes(self, count: int) -> BrokerFile:
+        """The file for a broker of so many nodes; `UsageError` if it cannot have as many."""
+        if count == 1:
+            return self
+        if self.nodes is None or count not in self.nodes.counts:
+            able = [1, *(self.nodes.counts if self.nodes else ())]
+            raise UsageError.unknown(NODES, str(count), map(str, able), of=self.name, code="unknown-value")
+        data = laid_over(self.model_dump(), self.nodes.changes)
+        return BrokerFile.model_validate({**data, "title": f"{self.title}, {count} nodes"})
 
     def varied(self, word: object) -> BrokerFile:
         """The file with the additions of the variant of that name; itself if there is no such variant."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from conformance.errors import UsageError
 
 _PACKAGE = pathlib.Path(__file__).resolve().parents[3]
-_WORD = re.compile(r"(?<!\$)\{([a-z][a-z0-9_]*(?:\.[A-Za-z0-9_-]+)?)\}")
+_WORD = re.compile(r"(?<!\$)\{([a-z][a-z0-9_]*(?:\.[A-Za-z0-9_-]+){0,2})\}")
 """`${word}` belongs to a shell or to the product, and stays."""
 
 MEANING = {
@@ -27,7 +27,11 @@ MEANING = {
     "java_home": "its home",
     "archive": "the JVM option of a class archive, or empty",
 }
-"""The placeholders of every text. So are `{NAME_port}` of each of `ports`, and `{setting.NAME}`."""
+"""The placeholders of every text. So are `{NAME_port}` of each of `ports`, and `{setting.NAME}`.
+
+A node of several also has `{node}`, its number, `{peer.K.NAME_port}` of node K, and `{other.NAME_port}` of the next
+node, which of a pair is the other one.
+"""
 
 
 def fill(text: str, words: Mapping[str, str], field: str = "") -> str:

@@ -16,6 +16,7 @@ import pydantic
 
 from conformance.adapters.file.launch_tables import COMMANDS, NEVER_HERE, External, with_external_defaults
 from conformance.adapters.file.model import VARIANT, BrokerFile, Setting, laid_over
+from conformance.adapters.file.nodes_table import NODES, member_placeholders
 from conformance.adapters.file.placeholders import MEANING, placeholders
 from conformance.adapters.file.table import problems, read_toml, together
 from conformance.errors import UsageError
@@ -24,6 +25,7 @@ from conformance.protocols import PROTOCOLS, WIRES
 _REFERENCES = {
     "protocols.*.port": "ports",
     "start.ready_port|ready_ports": "ports",
+    "nodes.shared.port": "ports",
     "container.ports": "ports",
     "settings.*.follows": "settings",
     "settings.*.choices.*.without|requires": "settings",
@@ -57,6 +59,9 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
     "settings.*.argument": _SETTING,
     "settings.*.choices.*.stored.pattern": _QUEUE,
     "template.command": (),
+    "nodes.shared.command": (),
+    "nodes.leads.name": (),
+    "nodes.leads.url": ("queue",),
     "xml.edits.*.text|content": (),
     "xml.queue": _QUEUE,
     "xml.copy_of": (*_QUEUE, "address"),
@@ -109,6 +114,10 @@ def read_table(data: Mapping[str, Any], here: pathlib.Path) -> BrokerFile:
         if isinstance(table, Mapping):
             later = _read(laid_over({**data, "since": {}}, table), here)[1]
             found += [f"since.{version}.{line}" for line in later if line not in found]
+    nodes = data.get("nodes")
+    if isinstance(nodes, Mapping) and isinstance(nodes.get("changes"), Mapping):
+        several = _read(laid_over({**data, "since": {}}, nodes["changes"]), here)[1]
+        found += [f"nodes.changes.{line}" for line in several if line not in found]
     if read is None or found:
         raise together(found)
     return read
@@ -202,7 +211,14 @@ def texts(data: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[str, ...]]]
 
 def _known(data: Mapping[str, Any]) -> set[str]:
     settings = {f"setting.{name}" for name, _, _ in _settings(data)}
-    return {*MEANING, *settings, *(f"{name}_port" for name in _names(data.get("ports")))}
+    ports = _names(data.get("ports"))
+    counts = [count for _, each in _at(data, "nodes.counts") for _, count in _items(each) if isinstance(count, int)]
+    return {
+        *MEANING,
+        *settings,
+        *(f"{name}_port" for name in ports),
+        *(member_placeholders(counts, ports) if counts else ()),
+    }
 
 
 def _settings(data: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
@@ -260,6 +276,8 @@ def _unplaced_settings(data: Mapping[str, Any], here: pathlib.Path) -> Iterator[
     used = _used(data, here)
     for name, place, table in _settings(data):
         filled = f"setting.{name}" in used
+        if name == NODES and data.get("nodes"):
+            continue
         keys = {key for key, value in _items(table) if value or key == "stock"}
         if not (filled or keys & {"fixed", "follows", "xml", "argument"} or _is_external(data)):
             yield f"{place}: expected xml, argument, follows or fixed = true, or {{setting.{name}}} in a text"

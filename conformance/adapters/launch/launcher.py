@@ -16,9 +16,10 @@ from conformance.adapters.distribution import debian, fetch, versions
 from conformance.adapters.file import settings
 from conformance.adapters.file.launch_tables import Artifact, External, Progress
 from conformance.adapters.file.model import BrokerFile
+from conformance.adapters.file.nodes_table import NODES
 from conformance.adapters.file.placeholders import placeholders
 from conformance.adapters.interface import Broker
-from conformance.adapters.launch import native
+from conformance.adapters.launch import cluster, native
 from conformance.adapters.launch.java import find_java
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource
 from conformance.claims import Value
@@ -170,7 +171,8 @@ class NativeLauncher(FileLauncher):
         source = dataclasses.replace(source, home=home, debian=bool(self._suite(source)))
         stock = dataclasses.replace(source, file=source.own.base, own=None) if source.own else source
         archive = native.class_archive_option(stock, settings.effective(stock.file, {}), setup.ledger)
-        return native.prepare(source, setup, archive)
+        several = int(setup.settings.values.get(NODES, 1)) > 1
+        return cluster.prepare(source, setup, archive) if several else native.prepare(source, setup, archive)
 
 
 def check_starts(file: BrokerFile) -> None:

@@ -6,11 +6,12 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import re
 import shutil
 import signal
 import time
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from conformance.adapters import ports
 from conformance.adapters.broker_log import launch_error, text_of
@@ -35,18 +36,24 @@ from conformance.processes import open_pidfd, wait_ended
 _TICK_S = 0.02
 
 
-def prepare(source: BrokerSource, setup: BrokerSetup, archive: str = "") -> NativeBroker:
-    """Make the broker's folder and reserve its ports; nothing is started.
+def prepare(
+    source: BrokerSource,
+    setup: BrokerSetup,
+    archive: str = "",
+    reserved: ports.Ports | None = None,
+    peers: Mapping[str, str] | None = None,
+) -> NativeBroker:
+    """Make the broker's folder and reserve its ports, if they are not; nothing is started.
 
-    `archive` is the JVM option of a class archive. Raises `UsageError` (no such liar or queue option), `LaunchError`
-    (no Java, instance or port).
+    `archive` is the JVM option of a class archive, `peers` are the placeholders of a node of several. Raises
+    `UsageError` (no such liar or queue option), `LaunchError` (no Java, instance or port).
     """
     if not source.debian and (reason := not_installed(source.file)):
         raise LaunchError(reason)
     java = find_java(source.file.java.minimum) if source.file.java else None
-    reserved = ports.Ports(source.file.ports)
+    reserved = reserved or ports.Ports(source.file.ports)
     try:
-        plan = make_plan(source, setup, reserved.by_name, java=java, archive=archive)
+        plan = make_plan(source, setup, reserved.by_name, java=java, archive=archive, peers=peers)
         if source.debian:
             inside = debian.entering(source.home, plan.folder, plan.working_folder)
             plan = dataclasses.replace(plan, command=(*inside, *plan.command))
@@ -121,7 +128,7 @@ class NativeBroker(PlannedBroker):
         try:
             return super().start(wrap, more=more, ready_s=ready_s)
         except BaseException:
-            self._kill()
+            self.kill()
             raise
 
     def launch(self, wrap: Sequence[str] = (), *, more: Sequence[str] = ()) -> None:
@@ -155,7 +162,7 @@ class NativeBroker(PlannedBroker):
             os.kill(tree.main(wrapped=self._wrapped), signal.Signals[start.stop_signal])
         if not self.wait_gone(start.stop_s):
             left = _named(self.processes())
-            self._kill()
+            self.kill()
             raise self._error(
                 f"did not end within {start.stop_s:g} s of {start.stop_signal} (start.stop_s, start.stop_signal) and "
                 f"was killed; what was left: {left}"
@@ -163,7 +170,7 @@ class NativeBroker(PlannedBroker):
 
     def close(self) -> None:
         try:
-            self._kill()
+            self.kill()
         finally:
             self._ports.close()
 
@@ -246,18 +253,43 @@ class NativeBroker(PlannedBroker):
 
         The log is a file, not a pipe: a broker must not block, or die, because its harness stopped reading.
         """
-        self._ready_s = self._limit_s(ready_s)
-        self._login_s = LOGIN_S if self.epoch == 1 and not ready_s else self._ready_s
-        self._wait(lambda: self._readiness.lacks(self.log))
+        self._login_s = LOGIN_S if self.epoch == 1 and not ready_s else self._limit_s(ready_s)
+        self.wait_until(self.missing, ready_s)
         source, said = self.plan.source, self._readiness.said_first(self.log)
         if reason := ignored_setting(source.file, self.plan.settings, said) or version_differs(
             source.file, source.version, said
         ):
             raise self._error(reason)
 
-    def _serve(self) -> None:
-        if self._declare():
-            self._wait(self._readiness.unstored)
+    def missing(self) -> str:
+        """What is missing until clients can use it; empty if nothing is."""
+        return self._readiness.lacks(self.log)
+
+    def has_logged(self, pattern: str) -> bool:
+        """Whether the log of the newest start has the pattern."""
+        return re.search(pattern.encode(), self._readiness.said(self.log), re.MULTILINE) is not None
+
+    def wait_until(self, lacks: Callable[[], str], ready_s: float = 0.0, *, anew: bool = False) -> None:
+        """Wait until nothing is missing: `ready_s` from its launch, or from now, or longer if its file says so.
+
+        Raises `LaunchError` if it ends meanwhile.
+        """
+        self._ready_s = self._limit_s(ready_s)
+        if anew:
+            self._began = time.monotonic()
+        self._wait(lacks)
+
+    def serve(self) -> None:
+        if self.declare_queues():
+            self.wait_stored()
+        self.prove()
+
+    def wait_stored(self) -> None:
+        """Wait until no declared queue would be lost by a kill."""
+        self._wait(self._readiness.unstored)
+
+    def prove(self) -> None:
+        """Prove that a message passes through it."""
         self._prove(RefusedLogins(self._login_s))
 
     def _limit_s(self, ready_s: float) -> float:
@@ -309,7 +341,7 @@ class NativeBroker(PlannedBroker):
             "goes on. Let start.command stay in the foreground, or say start.pid_file (or start.forks = true)"
         )
 
-    def _declare(self) -> bool:
+    def declare_queues(self) -> bool:
         """Declare the queues once if they are durable: a second declaration would hide the loss of a queue.
 
         Return whether they were declared now.
@@ -348,7 +380,8 @@ class NativeBroker(PlannedBroker):
             else:
                 return
 
-    def _kill(self) -> None:
+    def kill(self) -> None:
+        """Kill all its processes; its ports stay its own."""
         if self._tree is not None and not self._tree.kill():
             raise self._error(f"cannot be killed: {self._tree.pids()} are left")
         self._release_ticket()

@@ -71,11 +71,11 @@ class PlannedBroker(OneNodeBroker):
     def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = (), ready_s: float = 0.0) -> float:
         self.launch(wrap, more=more)
         self.wait_ready(ready_s)
-        self._serve()
+        self.serve()
         return time.monotonic() - self._began
 
     @abc.abstractmethod
-    def _serve(self) -> None:
+    def serve(self) -> None:
         """Declare the queues of a node that is ready, and prove that a message passes through it."""
 
     def depth_probe(self, queue: str, topic: str = "") -> DepthProbe:

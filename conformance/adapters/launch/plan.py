@@ -157,6 +157,7 @@ def make_plan(
     archive: str = "",
     inside: Mapping[str, str] | None = None,
     create: Create | None = None,
+    peers: Mapping[str, str] | None = None,
 ) -> Plan:
     """Make the broker's folder, and return the plan by which it is started.
 
@@ -170,6 +171,7 @@ def make_plan(
         archive: The JVM option of a class archive.
         inside: The placeholders with another value where the broker runs (a container).
         create: Runs the product's command that makes a stock instance.
+        peers: The placeholders of a node of several: which it is, and the ports of the others.
 
     Raises:
         UsageError: The broker has no liars, or no such option of a queue.
@@ -178,7 +180,7 @@ def make_plan(
     folder, settings = setup.folder, setup.settings
     folder.mkdir(parents=True, exist_ok=True)
     queues = [*setup.queues, *([READY_QUEUE] if source.file.start.ready_message else [])]
-    words = words_of(source, folder, settings, numbers, java, archive)
+    words = {**words_of(source, folder, settings, numbers, java, archive), **(peers or {})}
     own = {**words, **(inside or {})}
     make_instance(source, own, create)
     edits = _edit_configuration(source, settings, queues, own, _copies_of(setup.options))

@@ -1,0 +1,68 @@
+"""The table `[nodes]` of a `broker.toml`: a broker of several nodes, which `--set nodes=N` asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import pydantic
+
+from conformance.adapters.file.table import Pattern, Table, Word
+
+NODES = "nodes"
+"""The setting with the number of nodes."""
+
+
+class Shared(Table):
+    """A process of this machine that all nodes need and no fault meets, as Erlang's name service.
+
+    `command` is started before the first node, which waits until something listens at `port`.
+    """
+
+    command: tuple[str, ...] = pydantic.Field(min_length=1)
+    port: Word
+
+
+class Leads(Table):
+    """How a node says which one leads a queue: a GET of `url`, whose JSON has the leader's `name` in `field`.
+
+    `url` may hold `{queue}`. `name` is what the node calls itself.
+    """
+
+    url: str
+    field: str
+    name: str
+
+
+class NodesTable(Table):
+    """A broker of several nodes. `counts` are the numbers of nodes that it may have, beside one.
+
+    `enough` is how many nodes must be left so that one of them takes over when another dies; if fewer are left, all
+    start again. `shared` is a process that they need. If only one node serves clients, the others are in step with it
+    when the pattern `standby_log` is in their log. If each queue has a leader of its own, `leads` says how it is asked
+    for. `changes` are tables that are laid over the file, as those of `since` are; their texts may hold `{node}`,
+    `{peer.K.NAME_port}` and `{other.NAME_port}`.
+    """
+
+    counts: tuple[int, ...] = pydantic.Field(min_length=1)
+    enough: int = 1
+    shared: Shared | None = None
+    standby_log: Pattern = ""
+    leads: Leads | None = None
+    changes: Mapping[str, Any] = {}
+
+
+def member_words(member: int, numbers: Mapping[int, Mapping[str, int]]) -> dict[str, str]:
+    """Return the placeholders of one member, by the ports of each member (1 is the first).
+
+    >>> member_words(2, {1: {"amqp": 11}, 2: {"amqp": 22}})
+    {'node': '2', 'peer.1.amqp_port': '11', 'peer.2.amqp_port': '22', 'other.amqp_port': '11'}
+    """
+    peers = {f"peer.{each}.{name}_port": str(port) for each in numbers for name, port in numbers[each].items()}
+    other = numbers[member % len(numbers) + 1]
+    return {"node": str(member), **peers, **{f"other.{name}_port": str(port) for name, port in other.items()}}
+
+
+def member_placeholders(counts: Collection[int], ports: Collection[str]) -> Iterator[str]:
+    """Yield the names of the placeholders that members have."""
+    yield from member_words(1, {member: dict.fromkeys(ports, 0) for member in range(1, max(counts, default=1) + 1)})

@@ -1,0 +1,237 @@
+"""A broker of several nodes of this machine, which clients use as one.
+
+Faults act on the node that serves clients. When a fault has ended it, `start` lets another node take over, as long as
+enough are left; the node that ended stays down until all are stopped and started again. So a trial first drains what
+the others have, and after the clean restart what all have.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import dataclasses
+import functools
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Self
+
+from conformance.adapters import ports, web
+from conformance.adapters.distribution import debian
+from conformance.adapters.file.nodes_table import NODES, Leads, NodesTable, Shared, member_words
+from conformance.adapters.file.placeholders import fill
+from conformance.adapters.launch import native, queue_declaration
+from conformance.adapters.launch.native import NativeBroker
+from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan
+from conformance.adapters.launch.process_tree import Tree
+from conformance.errors import LaunchError
+from conformance.ledger import Ledger, child_environment
+from conformance.processes import open_pidfd, wait_ended
+
+LEADER_S = 30.0
+"""Seconds within which each queue must have a leader; one that has none after that may be served to no client."""
+
+_TICK_S = 0.02
+
+
+def prepare(source: BrokerSource, setup: BrokerSetup, archive: str = "") -> ClusterBroker:
+    """Make a folder for each node, and reserve all ports; nothing is started. See `native.prepare`."""
+    count = int(setup.settings.values[NODES])
+    reserved: dict[int, ports.Ports] = {}
+    try:
+        for member in range(1, count + 1):
+            reserved[member] = ports.Ports(source.file.ports)
+        numbers = {member: each.by_name for member, each in reserved.items()}
+        made = []
+        for member, each in reserved.items():
+            own = dataclasses.replace(setup, folder=setup.folder / f"node-{member}")
+            made.append(native.prepare(source, own, archive, each, member_words(member, numbers)))
+    except BaseException:
+        for each in reserved.values():
+            each.close()
+        raise
+    return ClusterBroker(made, source, setup)
+
+
+class ClusterBroker:
+    """See `interface.Broker`. `node` is the one that clients use, and serves them."""
+
+    def __init__(self, nodes: Sequence[NativeBroker], source: BrokerSource, setup: BrokerSetup) -> None:
+        assert source.file.nodes is not None  # the launcher has asked for several nodes
+        self.nodes, self.node, self.folder, self.epoch = tuple(nodes), nodes[0], setup.folder, 0
+        self._rules: NodesTable = source.file.nodes
+        self._queues = [*nodes[0].plan.queues]
+        self._shared = SharedProcess(self._rules.shared, nodes[0].plan, setup.ledger) if self._rules.shared else None
+        for each in nodes:
+            each.no_copy = "it is one of several nodes"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    @property
+    def service(self) -> NativeBroker:
+        return self.node
+
+    def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = (), ready_s: float = 0.0) -> float:
+        """Let another node take over if the one that serves has ended and enough are left, else start what has ended.
+
+        Return the seconds until it served.
+        """
+        began = time.monotonic()
+        left = [node for node in self.nodes if not node.gone()]
+        try:
+            if self.node in left or len(left) < self._rules.enough:
+                self._start([self.node, *(node for node in self.nodes if node is not self.node)], wrap, more, ready_s)
+            else:
+                self._take_over(left, ready_s)
+        except BaseException:
+            self._kill()
+            raise
+        self.epoch += 1
+        return time.monotonic() - began
+
+    def stop(self) -> None:
+        """Stop all nodes at once; where one takes over from another, the one that serves after all others."""
+        last = [self.node] if self._rules.standby_log else []
+        first = [node for node in self.nodes if node not in last]
+        with concurrent.futures.ThreadPoolExecutor(len(first)) as pool:
+            list(pool.map(NativeBroker.stop, first))
+        for node in last:
+            node.stop()
+
+    def declare(self, queue: str) -> None:
+        self.node.declare(queue)
+        self._queues.append(queue)
+
+    def close(self) -> None:
+        with contextlib.ExitStack() as stack:
+            if self._shared is not None:
+                stack.callback(self._shared.close)
+            for node in self.nodes:
+                stack.callback(node.close)
+
+    # inside
+
+    def _start(self, nodes: Sequence[NativeBroker], wrap: Sequence[str], more: Sequence[str], ready_s: float) -> None:
+        if self._shared is not None:
+            self._shared.start()
+        launched = [node for node in nodes if node.gone()]
+        for node in launched:
+            node.launch(wrap, more=more)
+        if self._rules.standby_log:
+            self.node = self._first_to_serve(launched, ready_s)
+            for node in launched:
+                node.wait_until(functools.partial(self._out_of_step, node), ready_s)
+        else:
+            for node in launched:
+                node.wait_ready(ready_s)
+        if not (self.epoch and queue_declaration.lasting(self.node.plan)):
+            self.node.declare_queues()
+            for node in nodes:
+                node.wait_stored()
+        if not self._rules.standby_log:
+            self.node = self._leading(nodes)
+        self.node.prove()
+
+    def _take_over(self, left: Sequence[NativeBroker], ready_s: float) -> None:
+        for node in left:
+            node.alive_check()
+        if self._rules.standby_log:
+            self.node = self._first_to_serve(left, ready_s, anew=True)
+        else:
+            self.node = self._leading(left)
+        self.node.wait_until(str, ready_s, anew=True)
+        self.node.prove()
+
+    def _first_to_serve(self, nodes: Sequence[NativeBroker], ready_s: float, *, anew: bool = False) -> NativeBroker:
+        """Wait until one of them serves clients."""
+        found: list[NativeBroker] = []
+
+        def missing() -> str:
+            reasons = {node.folder.name: node.missing() for node in nodes}
+            found[:] = [node for node in nodes if not reasons[node.folder.name]]
+            return "" if found else "; ".join(f"{name}: {why}" for name, why in reasons.items())
+
+        nodes[0].wait_until(missing, ready_s, anew=anew)
+        return found[0]
+
+    def _out_of_step(self, node: NativeBroker) -> str:
+        pattern = self._rules.standby_log
+        if node is self.node or node.has_logged(pattern):
+            return ""
+        return f"nodes.standby_log: the log of {node.folder.name} has no {pattern!r}"
+
+    def _leading(self, nodes: Sequence[NativeBroker]) -> NativeBroker:
+        """Return the one that leads most queues, once each queue has a leader among them, or after `LEADER_S`."""
+        rules = self._rules.leads
+        if rules is None:
+            return nodes[0]
+        names = {fill(rules.name, node.plan.words, "nodes.leads.name"): node for node in nodes}
+        asked, deadline, leaders = nodes[0], time.monotonic() + LEADER_S, dict.fromkeys(self._queues, "")
+
+        def leaderless() -> str:
+            for queue in (queue for queue, leader in leaders.items() if leader not in names):
+                leaders[queue] = _leader(rules, asked.plan, queue)
+            missing = [queue for queue, leader in leaders.items() if leader not in names]
+            return f"nodes.leads: no leader of {missing[0]}" if missing and time.monotonic() < deadline else ""
+
+        asked.wait_until(leaderless, LEADER_S, anew=True)
+        led = Counter(leader for leader in leaders.values() if leader in names)
+        return names[led.most_common(1)[0][0]] if led else asked
+
+    def _kill(self) -> None:
+        with contextlib.ExitStack() as stack:
+            for node in self.nodes:
+                stack.callback(node.kill)
+
+
+def _leader(rules: Leads, plan: Plan, queue: str) -> str:
+    """Return what a node says of the leader of a queue; empty if it does not answer, or says nothing."""
+    url = fill(rules.url, {**plan.words, "queue": plan.named(queue)}, "nodes.leads.url")
+    try:
+        status, body = web.ask("GET", url, timeout_s=2.0, access=plan.http_access)
+        return web.field_of(body, rules.field) if status == 200 else ""
+    except (OSError, ValueError):
+        return ""
+
+
+class SharedProcess:
+    """The process of `nodes.shared`: started once, and ended with the broker."""
+
+    def __init__(self, rules: Shared, plan: Plan, ledger: Ledger) -> None:
+        self._rules, self._plan, self._ledger = rules, plan, ledger
+        self._port = int(plan.words[f"{rules.port}_port"])
+        self._tree: Tree | None = None
+        self._ticket = ""
+
+    def start(self) -> None:
+        """Start it if it does not run, and wait until it listens; raises `LaunchError`."""
+        if self._tree is not None and self._tree.pids():
+            return
+        plan = self._plan
+        command = [fill(part, plan.words, "nodes.shared.command") for part in self._rules.command]
+        if plan.source.debian:
+            command = [*debian.entering(plan.source.home, plan.folder, plan.working_folder), *command]
+        log = plan.folder.parent / "shared.log"
+        with log.open("wb") as output:
+            try:
+                leader, self._ticket = self._ledger.spawn(
+                    "what all nodes need", command, env=child_environment(), stdout=output, stderr=output
+                )
+            except OSError as error:
+                raise LaunchError(f"nodes.shared.command: {command[0]} cannot be started: {error.strerror}") from error
+        self._tree = Tree(leader)
+        with open_pidfd(leader.pid) as handle:
+            while ports.free(self._port):
+                if wait_ended([handle], _TICK_S):
+                    raise LaunchError(f"nodes.shared.command: {command[0]} ended by itself; its log is {log}")
+
+    def close(self) -> None:
+        if self._tree is not None:
+            self._tree.kill()
+        if self._ticket:
+            self._ledger.released(self._ticket)
+            self._ticket = ""
