@@ -232,6 +232,9 @@ class Broker(Protocol):
     def declare(self, queue: str) -> None:
         """Declare one more queue while it runs, and return when the broker has answered. Raises `LaunchError`."""
 
+    def met(self, which: str) -> Processes:
+        """The processes that a fault of nodes meets: those of `serving`, of `another` node, or of `all`."""
+
     def close(self) -> None:
         """Kill its processes, and release its ports; a second call does nothing."""
 

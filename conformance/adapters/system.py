@@ -41,7 +41,7 @@ class BrokerUnderTest:
         }
 
     def brings(self, means: Means) -> bool:
-        return means is Means.TRACER and self._adapter.launcher.contained
+        return self._several if means is Means.NODES else means is Means.TRACER and self._adapter.launcher.contained
 
     def lacks(self, wanted: Wanted) -> str:
         if self._several and (wanted.means in _OF_ONE_NODE or wanted == SETTINGS):

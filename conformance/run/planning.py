@@ -18,6 +18,7 @@ from signal import Signals
 
 from conformance import adapters
 from conformance.adapters import Adapter, BrokerRequest, EffectiveSettings, opening, vendor_clients
+from conformance.adapters.file.nodes_table import NODES, PAIR
 from conformance.adapters.file.settings import weaken
 from conformance.adapters.vendor_clients import ClientFile
 from conformance.claims import STORED, Catalogue, Claim, Subject, Value, is_about, unmet
@@ -400,7 +401,8 @@ def _tried_on(selection: Selection, scenario: Scenario, control: Control) -> tup
         return selection.adapter, _weakened(selection, scenario, control), selection.client
     if selection.client and isinstance(control, SessionLiar):
         return selection.adapter, _settings(selection, scenario), selection.client
-    chosen = {adapters.VARIANT: control.profile} if isinstance(control, Liar) and control.profile else {}
+    chosen: dict[str, Value] = {adapters.VARIANT: profile} if (profile := getattr(control, "profile", "")) else {}
+    chosen |= {NODES: PAIR} if any(fault.means is Means.NODES for fault in scenario.faults) else {}
     protocol = selection.protocol if selection.client else None
     opened = adapters.open_broker(BrokerRequest(REFERENCE, protocol, overrides=chosen))
     client = opened.client.name if opened.client else selection.client

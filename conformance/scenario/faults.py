@@ -27,6 +27,7 @@ class Cause(enum.StrEnum):
     STOP = "the broker is stopped"
     DISK = "the disk fails"
     POWER = "the power fails"
+    NODES = "nodes are killed"
 
 
 class _Fault(msgspec.Struct, frozen=True, tag_field="fault", tag=tag_of):
@@ -307,7 +308,35 @@ class DiskFull(_Fault, frozen=True):
     words = "from {when} on, each write to its journal by one thread fails with ENOSPC"
 
 
-TogetherFault = Kill | Stop | Pause
+_NODES = {"serving": "the node that serves", "another": "a node beside the one that serves", "all": "all nodes"}
+
+
+class KillNodes(_Fault, frozen=True):
+    """SIGKILL to nodes of a broker of several, at a trigger.
+
+    `which`: the one that is `serving` the client, which a `Kill` meets too, `another` one, or `all`.
+    """
+
+    at: Trigger
+    which: Literal["serving", "another", "all"]
+    cause = Cause.NODES
+    counted = ("kill of nodes", "kills of nodes")
+    means = Means.NODES
+    signal = Signals.SIGKILL
+
+    @property
+    def failure_model(self) -> str:
+        return f"death of {_NODES[self.which]}"
+
+    @property
+    def ends_broker(self) -> bool:
+        return self.which != "another"
+
+    def says(self, when: str) -> str:
+        return f"SIGKILL to every process of {_NODES[self.which]} at {when}."
+
+
+TogetherFault = Kill | Stop | Pause | KillNodes
 """Faults of a client that other clients may meet beside it."""
 
 ClientFault = TogetherFault | ConsumerCrash | PowerLoss

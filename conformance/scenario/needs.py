@@ -20,6 +20,7 @@ class Means(enum.StrEnum):
     POWER = "power"
     LINK = "link"
     WATCH = "watch"
+    NODES = "nodes"
 
 
 class Wanted(Protocol):

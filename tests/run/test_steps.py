@@ -9,7 +9,7 @@ from conformance import adapters
 from conformance.adapters.launch import native
 from conformance.clients.job import Job
 from conformance.history import WAITS, Op, Phase
-from conformance.run.trial import jobs, player
+from conformance.run.trial import jobs
 from conformance.scenario import Scenario
 from conformance.scenario.script import SETTLE, Consume, Drain, Frame, HoldLink, Offer, Publish, Restart, Together
 
@@ -59,7 +59,7 @@ def test_a_broker_that_dies_of_a_setting_voids_the_trial(play):
 
 
 def test_the_words_of_an_offer():
-    assert ["--set", "a=b=1"] == player.offer_words(ADAPTER, "a=b=1")
+    assert ["--set", "a=b=1"] == jobs.offer_words(ADAPTER, "a=b=1")
 
 
 def test_a_queue_has_its_options(play):

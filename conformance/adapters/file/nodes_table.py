@@ -12,6 +12,8 @@ from conformance.adapters.file.table import Pattern, Table, Word
 NODES = "nodes"
 """The setting with the number of nodes."""
 
+PAIR = 2
+
 
 class Shared(Table):
     """A process of this machine that all nodes need and no fault meets, as Erlang's name service.
@@ -40,8 +42,8 @@ class NodesTable(Table):
     `enough` is how many nodes must be left so that one of them takes over when another dies; if fewer are left, all
     start again. `shared` is a process that they need. If only one node serves clients, the others are in step with it
     when the pattern `standby_log` is in their log. If each queue has a leader of its own, `leads` says how it is asked
-    for. `changes` are tables that are laid over the file, as those of `since` are; their texts may hold `{node}`,
-    `{peer.K.NAME_port}` and `{other.NAME_port}`.
+    for. `changes` are tables that are laid over the file, as those of `since` are; their texts may hold `{cluster}`,
+    `{node}`, `{peer.K.NAME_port}` and `{other.NAME_port}`.
     """
 
     counts: tuple[int, ...] = pydantic.Field(min_length=1)
@@ -65,4 +67,5 @@ def member_words(member: int, numbers: Mapping[int, Mapping[str, int]]) -> dict[
 
 def member_placeholders(counts: Collection[int], ports: Collection[str]) -> Iterator[str]:
     """Yield the names of the placeholders that members have."""
+    yield "cluster"
     yield from member_words(1, {member: dict.fromkeys(ports, 0) for member in range(1, max(counts, default=1) + 1)})

@@ -29,8 +29,8 @@ MEANING = {
 }
 """The placeholders of every text. So are `{NAME_port}` of each of `ports`, and `{setting.NAME}`.
 
-A node of several also has `{node}`, its number, `{peer.K.NAME_port}` of node K, and `{other.NAME_port}` of the next
-node, which of a pair is the other one.
+A node of several also has `{cluster}`, the folder of all nodes, `{node}`, its number, `{peer.K.NAME_port}` of node K,
+and `{other.NAME_port}` of the next node, which of a pair is the other one.
 """
 
 

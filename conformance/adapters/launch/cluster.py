@@ -13,7 +13,7 @@ import dataclasses
 import functools
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Self
 
 from conformance.adapters import ports, web
@@ -45,7 +45,8 @@ def prepare(source: BrokerSource, setup: BrokerSetup, archive: str = "") -> Clus
         made = []
         for member, each in reserved.items():
             own = dataclasses.replace(setup, folder=setup.folder / f"node-{member}")
-            made.append(native.prepare(source, own, archive, each, member_words(member, numbers)))
+            words = {"cluster": str(setup.folder), **member_words(member, numbers)}
+            made.append(native.prepare(source, own, archive, each, words))
     except BaseException:
         for each in reserved.values():
             each.close()
@@ -105,6 +106,14 @@ class ClusterBroker:
     def declare(self, queue: str) -> None:
         self.node.declare(queue)
         self._queues.append(queue)
+
+    def met(self, which: str) -> NativeBroker | AllNodes:
+        """As `Broker.met`; another node is the next one that runs."""
+        if which == "serving":
+            return self.node
+        place = self.nodes.index(self.node)
+        others = [*self.nodes[place + 1 :], *self.nodes[:place]]
+        return AllNodes(self.nodes) if which == "all" else next(node for node in others if not node.gone())
 
     def close(self) -> None:
         with contextlib.ExitStack() as stack:
@@ -196,6 +205,37 @@ def _leader(rules: Leads, plan: Plan, queue: str) -> str:
         return web.field_of(body, rules.field) if status == 200 else ""
     except (OSError, ValueError):
         return ""
+
+
+class AllNodes:
+    """See `interface.Processes`: those of every node."""
+
+    was_ready = True
+    exit_status = None
+
+    def __init__(self, nodes: Sequence[NativeBroker]) -> None:
+        self._nodes = nodes
+
+    @contextlib.contextmanager
+    def armed(self, *commands: str) -> Iterator[list[int]]:
+        with contextlib.ExitStack() as stack:
+            yield [handle for node in self._nodes for handle in stack.enter_context(node.armed(*commands))]
+
+    def within_s(self, fault: str) -> float:
+        return 0.0
+
+    def processes(self) -> list[int]:
+        return [pid for node in self._nodes for pid in node.processes()]
+
+    def gone(self) -> bool:
+        return not self.processes()
+
+    def wait_gone(self, timeout_s: float) -> bool:
+        return all(node.wait_gone(timeout_s) for node in self._nodes)
+
+    def alive_check(self) -> None:
+        for node in self._nodes:
+            node.alive_check()
 
 
 class SharedProcess:

@@ -68,6 +68,9 @@ class PlannedBroker(OneNodeBroker):
 
     target = service
 
+    def met(self, which: str) -> Self:
+        return self
+
     def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = (), ready_s: float = 0.0) -> float:
         self.launch(wrap, more=more)
         self.wait_ready(ready_s)

@@ -96,6 +96,9 @@ class UpgradedBroker(OneNodeBroker):
     def target(self) -> Processes:
         return self._node.target
 
+    def met(self, which: str) -> Processes:
+        return self.target
+
     @property
     def epoch(self) -> int:
         return sum(each.node.epoch for each in (self.old, self.new))

@@ -9,6 +9,7 @@ import msgspec
 from conformance.adapters import Adapter, Broker, DepthProbe, EffectiveSettings, vendor_clients
 from conformance.adapters.file.launch_tables import Topic
 from conformance.adapters.file.model import Protocol
+from conformance.adapters.file.placeholders import fill
 from conformance.clients.job import (
     CONNECT_S,
     LIVENESS_FACTOR,
@@ -253,6 +254,12 @@ def unarmed(job: Job) -> Job:
         step = msgspec.structs.replace(step, until=None)
     tolerances = msgspec.structs.replace(job.tolerances, broker_may_end=True)
     return msgspec.structs.replace(job, work=msgspec.structs.replace(job.work, step=step), tolerances=tolerances)
+
+
+def offer_words(adapter: Adapter, setting: str) -> list[str]:
+    """Return the words of the command line that give the broker the setting `name=value`."""
+    name, _, value = setting.partition("=")
+    return [fill(word, {"name": name, "value": value}) for word in adapter.file.start.offer]
 
 
 def connection_to(

@@ -14,9 +14,7 @@ from typing import cast
 import msgspec
 
 from conformance import claims, records
-from conformance.adapters import Adapter
-from conformance.adapters.file.placeholders import fill
-from conformance.adapters.interface import Node
+from conformance.adapters.interface import Node, Processes
 from conformance.clients.job import Job, JobResult, Tolerances
 from conformance.clients.workers.pool import WorkerPool
 from conformance.errors import (
@@ -37,7 +35,7 @@ from conformance.run.trial.clients import Abort, ClientRunner, check_alive
 from conformance.run.trial.company import ENDED, Company
 from conformance.run.trial.described import INTERRUPTED, describe
 from conformance.run.trial.evidence import EvidenceKeeper, undelivered_messages
-from conformance.run.trial.jobs import Address, JobMaker, unarmed
+from conformance.run.trial.jobs import Address, JobMaker, offer_words, unarmed
 from conformance.run.trial.restart import NotReady, RestartAttempt, oom_kills, own_end
 from conformance.run.trial.traced import TracedRun, over_link, slow_network, watch_link
 from conformance.scenario.needs import CLEAN_RESTART, FRESH, JOURNAL_WATCHED, in_mode
@@ -53,6 +51,7 @@ from conformance.scenario.script import (
     Drain,
     Fault,
     Kill,
+    KillNodes,
     LinkFault,
     Offer,
     Pause,
@@ -90,6 +89,7 @@ class TrialPlayer:
         self.seen_stuck = self.broker_is_lost = self.recovered = False
         self.disturbed = self.unfired = self.withheld = False
         self.oom_kills = oom_kills()
+        self.met: Processes = running.node.target
         self.current: Step | None = None
         self.drains = 0
         self.brought = 0
@@ -339,6 +339,7 @@ class TrialPlayer:
 
     def _meet(self, fault: TogetherFault, groups: Sequence[Sequence[Job]]) -> None:
         """Run clients beside each other until a fault that this trial fires, or another one of its company."""
+        self.met = self.broker.met(fault.which) if isinstance(fault, KillNodes) else self.node.target
         number, owner = self.company.next_fault(self.planned.index)
         if owner == self.planned.id:
             self._fire(number, fault, groups)
@@ -353,7 +354,7 @@ class TrialPlayer:
         fires: JobResult | None = None
         try:
             self.company.meet(bool)  # the clients of the others are attached
-            with self.node.target.armed(*fault.armed_by) as descriptors:
+            with self.met.armed(*fault.armed_by) as descriptors:
                 *others, fires = self.client_runner.play_together(groups, descriptors)
             self._prove(fault, fires)
         finally:
@@ -453,6 +454,9 @@ class TrialPlayer:
             return
         self._check_connected(result)
         process.prove_fired(fault.name, fired=result.fired, seen=result.seen, wanted=largest(fault.at))
+        if isinstance(fault, KillNodes):
+            process.prove_gone(self.met, fault.name)
+            self._note(Op.FAULT, Phase.EFFECTIVE, fault=fault.name)
 
     def _note_fired(self, result: JobResult) -> None:
         """Note whether the fault of this step has reached the broker."""
@@ -460,7 +464,8 @@ class TrialPlayer:
 
     def _lose_power(self, job: Job, fault: PowerLoss) -> None:
         """Let the client take the disk away and kill the broker; then prove both, and mount the disk again."""
-        with self.running.power() as disk, self.node.target.armed(*fault.armed_by) as handles:
+        self.met = self.node.target
+        with self.running.power() as disk, self.met.armed(*fault.armed_by) as handles:
             result = self.client_runner.play(job, [disk, *handles])
         self._note_fired(result)
         self._prove_ended(fault, result, fault.name)
@@ -473,7 +478,7 @@ class TrialPlayer:
         self._prove_gone(fault, name)
 
     def _prove_gone(self, fault: TogetherFault | PowerLoss, name: str) -> None:
-        process.prove_gone(self.node.target, name)
+        process.prove_gone(self.met, name)
         if isinstance(fault, PowerLoss):
             self.running.after_loss()
         self._note(Op.FAULT, Phase.EFFECTIVE, fault=name)
@@ -588,9 +593,3 @@ class TrialPlayer:
     def _note(self, op: Op, phase: Phase, **fields: str) -> None:
         self.recorder.record(op, phase, epoch=self.broker.epoch, **fields)
         self.recorder.flush()
-
-
-def offer_words(adapter: Adapter, setting: str) -> list[str]:
-    """Return the words of the command line that give the broker the setting `name=value`."""
-    name, _, value = setting.partition("=")
-    return [fill(word, {"name": name, "value": value}) for word in adapter.file.start.offer]

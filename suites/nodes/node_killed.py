@@ -1,0 +1,129 @@
+"""Nodes of a broker of several die while clients use it, and come back."""
+
+from conformance.scenario import Check, Liar, scenario, sent_before
+from conformance.scenario.script import SETTLE, Between, Consume, KillNodes, Nth, OneOf, Publish, Restart, Rounds
+
+ROUNDS = 5
+AT_A_CONFIRM = Nth("confirm", Between(50, 300))
+IN_COMMIT = OneOf((Nth("commit_written", Between(3, 20)), Nth("committed", Between(3, 20))))
+TAKES_OVER, RETURNS = Restart(), Restart()
+"""Another node serves; the one that died is started, and in step again."""
+
+LOST = Check("lost", exposure="confirmed_in_window", control=Liar("confirms-before-its-replica"))
+
+
+@scenario
+class ServingNodeKilledWhilePublishing:
+    """A publisher keeps 100 persistent messages in flight; the node that serves it is killed, again and again.
+
+    Another node takes over, and the one that died returns before the next is killed. What was confirmed must be there
+    at the node that serves then, and after all were stopped and started again.
+    """
+
+    mode = "async_ack"
+    steps = (
+        sent_before(100),
+        Rounds((Publish(50_000, window=100, until=KillNodes(AT_A_CONFIRM, "serving")), TAKES_OVER, RETURNS), ROUNDS),
+        *SETTLE,
+    )
+    checks = (
+        LOST,
+        Check("stuck", exposure="confirmed", control=Liar("stuck-after-recovery", trials=3, waits_for_liveness=True)),
+    )
+
+
+@scenario
+class ServingNodeKilledAfterAnother:
+    """A node dies beside the one that serves, which goes on; then that one dies too, and both are started again.
+
+    What was confirmed while one node was away is only at those that were left. The one that was away must not serve
+    without it.
+    """
+
+    mode = "async_ack"
+    steps = (
+        sent_before(100),
+        Rounds(
+            (
+                Publish(400, window=100, until=KillNodes(AT_A_CONFIRM, "another")),
+                Publish(50_000, window=100, until=KillNodes(AT_A_CONFIRM, "serving")),
+                TAKES_OVER,
+                RETURNS,
+            ),
+            ROUNDS,
+        ),
+        *SETTLE,
+    )
+    checks = (Check("lost", exposure="confirmed_in_window", control=Liar("stale-replica-takes-over")),)
+
+
+@scenario
+class AllNodesKilledWhilePublishing:
+    """A publisher keeps 100 persistent messages in flight; all nodes are killed at once, and started again."""
+
+    mode = "async_ack"
+    steps = (
+        sent_before(100),
+        Rounds((Publish(50_000, window=100, until=KillNodes(AT_A_CONFIRM, "all")), TAKES_OVER), ROUNDS),
+        *SETTLE,
+    )
+    checks = (Check("lost", exposure="confirmed_in_window", control=Liar("loses-the-oldest")),)
+
+
+@scenario
+class ServingNodeKilledWhileAcknowledging:
+    """A consumer acknowledges each message and reads the confirmation; the node that serves it is killed at one.
+
+    What was acknowledged and confirmed must not come from the node that takes over. What the consumer had and did not
+    acknowledge must come, and be marked.
+    """
+
+    mode = "individual"
+    steps = (
+        Rounds(
+            (
+                Publish(150, window=100),
+                Consume(
+                    "individual",
+                    prefetch=50,
+                    acknowledge=2,
+                    confirm=True,
+                    until=KillNodes(Nth("ack", Between(30, 60)), "serving"),
+                ),
+                TAKES_OVER,
+                RETURNS,
+            ),
+            ROUNDS,
+        ),
+        *SETTLE,
+    )
+    checks = (
+        Check(
+            "delivered_after_restart",
+            exposure="acknowledgements_confirmed",
+            control=Liar("forgets-acknowledgements-at-failover"),
+        ),
+        Check("unmarked", exposure="delivered_unacknowledged", control=Liar("unmarked-after-failover")),
+    )
+
+
+@scenario
+class ServingNodeKilledDuringCommit:
+    """A publisher sends in transactions of ten; the node that serves it is killed in a commit, or at its answer.
+
+    All of a transaction is there at the node that takes over, or nothing.
+    """
+
+    mode = "transacted"
+    steps = (
+        Rounds(
+            (
+                Publish(2_000, window=50, batch=10, until=KillNodes(IN_COMMIT, "serving")),
+                TAKES_OVER,
+                RETURNS,
+            ),
+            ROUNDS,
+        ),
+        *SETTLE,
+    )
+    checks = (Check("half_applied", exposure="commits_at_risk", control=Liar("replicates-half-a-transaction")),)
