@@ -11,6 +11,7 @@ from typing import Any
 
 from conformance.errors import ConformanceError, UsageError
 from conformance.reference import liars, profiles, settings
+from conformance.reference.pair.members import MEMBERS, PairOptions
 from conformance.reference.security import ServerTls
 
 
@@ -19,11 +20,13 @@ def main(argv: Sequence[str]) -> int:
 
     Prints `ready amqp=127.0.0.1:N stomp=127.0.0.1:S http=127.0.0.1:M` on standard output when it serves (each protocol
     that was asked for), one line on standard error when it cannot. A disk error after that ends the process with
-    `disk.DISK_ERROR`.
+    `disk.DISK_ERROR`. The active member of a pair prints `member N is active` before the ready line. A standby prints
+    `member N is in step` each time that it has all that the active member has.
     """
     typed = parser().parse_args(argv)
     try:
-        behaviour = liars.behaviour(typed.liar)
+        pair = _pair(typed)
+        behaviour = liars.behaviour(typed.liar, in_pair=pair is not None)
         chosen = settings.parse(behaviour.known_settings(typed.set))
         # The protocol engine costs half of the start: a mistyped word need not wait for it.
         from conformance.reference.server import ServerOptions, serve
@@ -33,7 +36,7 @@ def main(argv: Sequence[str]) -> int:
         more = {"profile": profiles.profile(typed.profile), "listen": typed.listen, **_secured(typed)}
         more |= {"amqp091_port": typed.amqp091_port, "mqtt_port": typed.mqtt_port}
         wanted = ServerOptions(*ports, typed.data, queues, chosen, behaviour, **more)
-        asyncio.run(serve(wanted))
+        asyncio.run(serve(wanted, pair))
     except ConformanceError as error:
         print(f"conformance broker: {error}", file=sys.stderr)
         return int(error.exit_code)
@@ -60,6 +63,16 @@ def _secured(typed: argparse.Namespace) -> dict[str, Any]:
     return {**{name: getattr(typed, name) for name in _SECURE}, "tls": tls, "guard": guard}
 
 
+def _pair(typed: argparse.Namespace) -> PairOptions | None:
+    """Return how this broker is a member of a pair, None if it is not; raises `UsageError` for an incomplete pair."""
+    words = (typed.pair, typed.member, typed.replication, typed.peer)
+    if all(word is None for word in words):
+        return None
+    if any(word is None for word in words):
+        raise UsageError("--pair, --member, --replication and --peer: give all four or none")
+    return PairOptions(*words, typed.replication_s)
+
+
 _SECURE = ("amqps_port", "amqps091_port", "stomps_port", "mqtts_port")
 
 
@@ -71,6 +84,19 @@ def _port(text: str) -> int:
     if not 0 <= number < 1 << 16:
         raise argparse.ArgumentTypeError(f"{text} is no port: expected 0 to 65535")
     return number
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+        raise argparse.ArgumentTypeError(f"{text} is no address: expected HOST:PORT")
+    return host, int(port)
+
+
+def _seconds(text: str) -> float:
+    if not 0 < (seconds := float(text)) < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is no time: expected seconds above 0")
+    return seconds
 
 
 class _Parser(argparse.ArgumentParser):
@@ -91,7 +117,8 @@ def parser() -> argparse.ArgumentParser:
         prog="conformance broker",
         description="The bundled reference broker: AMQP 1.0, AMQP 0-9-1, STOMP 1.0 to 1.2, MQTT 5 and 3.1.1.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"settings:\n{settings.describe()}\n\nprofiles:\n{profiles.describe()}\n\nliars:\n{liars.describe()}",
+        epilog=f"settings:\n{settings.describe()}\n\nprofiles:\n{profiles.describe()}\n\nliars:\n{liars.describe()}"
+        f"\n\nliars of a pair:\n{liars.describe_pair()}",
     )
     parser.add_argument(
         "--amqp-port", type=_port, default=5672, metavar="N", help="default 5672; 0: chosen by the system"
@@ -122,6 +149,27 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--queue", action="append", default=[], metavar="NAME[:OPTION=VALUE,...]", help=_QUEUE)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="see settings below")
     parser.add_argument("--profile", default="standard", metavar="NAME", help="a system's behaviour: see below")
+    _add_pair(parser)
     parser.add_argument("--liar", metavar="NAME", help="be wrong in exactly one way: see liars below")
     parser.add_argument("--liars", action=_Names, nargs=0, help="the names of all liars, one a line, and nothing else")
     return parser
+
+
+def _add_pair(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--pair", type=Path, metavar="FOLDER", help="be a member of a synchronous pair; both members share this folder"
+    )
+    parser.add_argument("--member", type=int, choices=MEMBERS, help="the number of this member")
+    parser.add_argument(
+        "--replication", type=_address, metavar="HOST:PORT", help="where it listens for its standby while it is active"
+    )
+    parser.add_argument(
+        "--peer", type=_address, metavar="HOST:PORT", help="where the other member listens while active"
+    )
+    parser.add_argument(
+        "--replication-s",
+        type=_seconds,
+        default=5.0,
+        metavar="S",
+        help="seconds in which the standby must answer before the active member goes on alone; default 5",
+    )

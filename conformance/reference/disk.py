@@ -7,12 +7,13 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from conformance.reference.store.commit import Batch, Done, GroupCommit
 from conformance.reference.store.files import NoSpace, SegmentFiles
 from conformance.reference.store.journal import Extent
+from conformance.reference.store.records import Record
 from conformance.reference.store.recovery import CorruptJournal
 
 DISK_ERROR = 74
@@ -24,20 +25,35 @@ RETRY_S = 0.25
 T = TypeVar("T")
 
 
+class Replica(Protocol):
+    """A second place that must have each batch before it is confirmed."""
+
+    def replicate(self, records: Sequence[Record], done: Done) -> None:
+        """Send the records of a batch that is on this disk; call `done` when the batch may be confirmed."""
+
+
 class JournalThread:
     """One batch at a time in a thread of its own; `stored` is called in the loop after each.
 
-    Work that no client waits for is done in the same thread, in short steps: at most one between two batches.
+    Work that no client waits for is done in the same thread, in short steps: at most one between two batches. If there
+    is a `replica`, a batch goes there when it is on disk, and only then: a batch that found no room is not sent.
     """
 
     def __init__(
-        self, commit: GroupCommit, files: SegmentFiles, buffer_seconds: float, stored: Callable[[], None]
+        self,
+        commit: GroupCommit,
+        files: SegmentFiles,
+        buffer_seconds: float,
+        stored: Callable[[], None],
+        replica: Replica | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._commit = commit
         self._files = files
         self._buffer_seconds = buffer_seconds
         self._stored_batch = stored
+        self._replica = replica
+        self._asked: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
         self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Callable[[Any], None]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
         self._thread.start()
@@ -63,11 +79,18 @@ class JournalThread:
             self._full_timer = self._loop.call_later(RETRY_S, self._look_again)
         if self._working or (self._chore_due and self._chore()):
             return
-        if self._commit.ready or self._early_due:
+        if self._asked:
+            self._run(*self._asked.pop(0))
+        elif self._commit.ready or self._early_due:
             early, self._early_due = self._early_due, False
             self._submit(self._commit.take(early=early))
         else:
             self._chore()
+
+    def when_idle(self, read: Callable[[Mapping[int, bytes]], T], then: Callable[[T], None]) -> None:
+        """Run `read` on the segments in the thread when no batch is out, and `then` before the next one is."""
+        self._asked.append((lambda: read(self._files.read()), then))
+        self._stored_batch()
 
     async def settle(self) -> None:
         """Until nothing waits for the disk but what finds no room there."""
@@ -85,6 +108,13 @@ class JournalThread:
             await self._pause()
         self._submit(self._commit.take_last())
         await self.settle()
+        await self.leave()
+
+    async def leave(self) -> None:
+        """As `close`, without the mark of a clean stop: for a journal that another broker goes on with."""
+        self._closing = True
+        while self._working:
+            await self._pause()
         self._closed = True
         self._jobs.put(None)
         self._thread.join()
@@ -98,7 +128,7 @@ class JournalThread:
         self._chore_due = True
         self._last_bytes = sum(len(write.data) for write in batch.writes)
         if batch.writes or batch.unneeded or batch.sync:
-            self._run(lambda: self._files.store(batch), lambda _: self._stored())
+            self._run(lambda: self._files.store(batch), lambda _: self._replicate(batch.records))
         else:
             self._stored()
 
@@ -146,7 +176,15 @@ class JournalThread:
         self._idle.set()
         self._stored_batch()
 
+    def _replicate(self, records: Sequence[Record]) -> None:
+        if self._replica is None or not records:
+            self._stored()
+        else:
+            self._working = True
+            self._replica.replicate(records, self._stored)
+
     def _stored(self) -> None:
+        self._working = False
         self._commit.finished()
         self._idle.set()
         self._stored_batch()

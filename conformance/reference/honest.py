@@ -9,6 +9,7 @@ from typing import Any
 
 from conformance.reference.core.selector import Selector
 from conformance.reference.core.settlement import SettlementEvent
+from conformance.reference.store.records import Change
 
 
 class Asked(enum.Enum):
@@ -201,6 +202,19 @@ class Honest:
 
     copies_late_s = 0.0
     """So many seconds after compaction has removed a message with its file, what it copied is stored; 0: before."""
+
+    replica_late_s = 0.0
+    """Seconds after its answer at which a record goes to the standby of a pair; 0: before its answer."""
+
+    heeds_in_sync = True
+    """Whether a member of a pair that is out of step leaves it to the other one to take over."""
+
+    marks_recovered = True
+    """Whether a message that a start finds in the journal is one that some consumer may have had."""
+
+    def replicated(self, stored: Sequence[Change]) -> Sequence[Change]:
+        """Return which of the changes that are stored as one go to the standby of a pair."""
+        return stored
 
     def known_settings(self, words: Sequence[str]) -> Sequence[str]:
         """Which of the words that `--set` was given are for the broker to judge."""

@@ -1,4 +1,7 @@
-"""One broker on its ports: timers, signals, turns of the loop. `disk` and `sockets` know asyncio too, no others do."""
+"""One broker on its ports: timers, signals, turns of the loop.
+
+`disk`, `sockets`, `pair.active` and `pair.standby` know asyncio too, no others do.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,9 @@ from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.disk import JournalThread
 from conformance.reference.honest import Honest
 from conformance.reference.mqtt.sessions import MqttSessions
+from conformance.reference.pair.active import Replication
+from conformance.reference.pair.members import PairOptions, SharedFolder
+from conformance.reference.pair.standby import Standby
 from conformance.reference.profiles import STANDARD, Profile
 from conformance.reference.security import OPEN, Guard, ServerTls, context
 from conformance.reference.settings import QueueOptions, Settings
@@ -87,9 +93,19 @@ class ServerOptions:
     listen: str = HOST
 
 
-async def serve(wanted: ServerOptions) -> None:
-    """Serves until SIGTERM or SIGINT. Raises `LaunchError` before the ready line, never after it."""
+async def serve(wanted: ServerOptions, pair: PairOptions | None = None) -> None:
+    """Serves until SIGTERM or SIGINT. Raises `LaunchError` before the ready line, never after it.
+
+    A member of a `pair` is a standby first, until it has the lock.
+    """
     gc.set_threshold(COLLECTED_AFTER, 10, 10)
+    remembered = max(each.duplicate_ids for each in (wanted.settings, *wanted.queues.values()))
+    replication = None
+    if pair is not None:
+        folder = SharedFolder(pair.folder)
+        if not await Standby(pair, folder, wanted.data, wanted.behaviour, remembered).wait():
+            return
+        replication = Replication(pair, folder, wanted.behaviour)
     files = SegmentFiles(wanted.data, wanted.behaviour)
     with loading():
         try:
@@ -102,14 +118,13 @@ async def serve(wanted: ServerOptions) -> None:
             raise LaunchError(f"data directory {wanted.data}: {error}") from error
         if not wanted.behaviour.starts_with(held := len(recovered.messages)):
             raise LaunchError(f"data directory {wanted.data}: a journal with {held:,} messages is not taken over")
-        remembered = max(each.duplicate_ids for each in (wanted.settings, *wanted.queues.values()))
         journal = Journal(recovered, identities=remembered)
         commit = GroupCommit(journal, wanted.behaviour.copied, wanted.behaviour.copies_late_s)
         broker = ReferenceBroker(
             wanted.settings, wanted.behaviour, commit, recovered, wanted.queues, time.time, wanted.profile
         )
         recovered.messages.clear()  # the broker has them: kept here as well, they would outlive their removal
-    server = Server(broker, commit, files, wanted.settings.journal_buffer_ms / 1000)
+    server = Server(broker, commit, files, wanted.settings.journal_buffer_ms / 1000, replication)
     broker.surroundings = lambda: {"connections": len(server.connections), "journal_segments": len(journal.segments)}
     await server.run(wanted)
 
@@ -122,7 +137,12 @@ class Server:
     """
 
     def __init__(
-        self, broker: ReferenceBroker, commit: GroupCommit, files: SegmentFiles, buffer_seconds: float
+        self,
+        broker: ReferenceBroker,
+        commit: GroupCommit,
+        files: SegmentFiles,
+        buffer_seconds: float,
+        replication: Replication | None = None,
     ) -> None:
         self.broker = broker
         self.loop = asyncio.get_running_loop()
@@ -135,7 +155,8 @@ class Server:
         self.max_connections = min(broker.settings.max_connections, _descriptors() - spare)
         self.asking: set[HttpProtocol] = set()
         self._questions: collections.deque[HttpProtocol] = collections.deque()
-        self._disk = JournalThread(commit, files, buffer_seconds, self.schedule)
+        self._replication = replication
+        self._disk = JournalThread(commit, files, buffer_seconds, self.schedule, replication)
         self._scheduled = False
         self._expiry: asyncio.TimerHandle | None = None
         self._expiry_at: float | None = None
@@ -168,6 +189,9 @@ class Server:
             }
         except OSError as error:
             raise LaunchError(f"cannot listen on {wanted.listen}: {error.strerror}") from error
+        if self._replication is not None:
+            await self._replication.start(self._disk)
+            print(f"member {self._replication.options.member} is active", flush=True)
         await self._disk.settle()
         places = [f"{name}={wanted.listen}:{each.sockets[0].getsockname()[1]}" for name, each in servers.items()]
         print("ready", *places, flush=True)
@@ -239,6 +263,8 @@ class Server:
             protocol.stop()
         await self._disk.settle()
         await self._disk.close()
+        if self._replication is not None:
+            self._replication.stop()
 
 
 def _notice(recovered: Recovered, *, begun: bool) -> str:

@@ -2,16 +2,18 @@
 
 `Honest` names the points at which a broker could lie; a row of the table overrides exactly one of them. The broker asks
 these questions and never learns who answers. To add a liar, add a row to one of the tables in this folder, and its line
-in docs/reference/liars.md. `FAMILIES` has those whose name has a number.
+in docs/reference/liars.md. `FAMILIES` has those whose name has a number. `PAIR_LIARS` has those that only a pair shows.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from conformance.errors import UsageError
 from conformance.reference.honest import Honest, Lie
 from conformance.reference.liars.delivering import DELIVERING
+from conformance.reference.liars.pair import PAIR_LIARS
 from conformance.reference.liars.storing import FAMILIES, STORING
 from conformance.reference.liars.transactions import TRANSACTIONS
 
@@ -38,9 +40,18 @@ def names() -> list[str]:
     return [*LIARS, *FAMILIES]
 
 
-def behaviour(name: str | None) -> Honest:
-    """Return the behaviour for `--liar NAME`, the honest one for None. Raises `UsageError` for an unknown name."""
-    return Honest() if name is None else find(name).behaviour()
+def behaviour(name: str | None, *, in_pair: bool = False) -> Honest:
+    """Return the behaviour for `--liar NAME`, the honest one for None; `in_pair` if the broker is a member of a pair.
+
+    Raises `UsageError` for an unknown name, and for a liar of a pair without one.
+    """
+    if name is None:
+        return Honest()
+    if name not in PAIR_LIARS:
+        return find(name).behaviour()
+    if not in_pair:
+        raise UsageError(f"--liar {name} lies as a member of a pair: give --pair too, or choose another liar")
+    return PAIR_LIARS[name].behaviour()
 
 
 def rows() -> dict[str, Lie]:
@@ -49,7 +60,15 @@ def rows() -> dict[str, Lie]:
 
 
 def describe() -> str:
-    return "\n".join(f"  {name}\n      {lie.does}" for name, lie in rows().items())
+    return _described(rows())
+
+
+def describe_pair() -> str:
+    return _described(PAIR_LIARS)
+
+
+def _described(table: Mapping[str, Lie]) -> str:
+    return "\n".join(f"  {name}\n      {lie.does}" for name, lie in table.items())
 
 
 def table() -> str:

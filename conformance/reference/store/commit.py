@@ -6,7 +6,7 @@ room, `no_space` refuses the records that store messages and keeps the others fo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from conformance.reference.honest import LATE_S
@@ -35,13 +35,17 @@ def do_nothing() -> None:
 
 
 class Batch(NamedTuple):
-    """One trip to the disk: `writes` in order, then a sync if `sync`; after it the `unneeded` segments may go."""
+    """One trip to the disk: `writes` in order, then a sync if `sync`; after it the `unneeded` segments may go.
+
+    `records` are those of its operations: what a copy of this journal needs, which compacts itself.
+    """
 
     writes: list[Write]
     sync: bool
     unneeded: list[int]
     done: list[Done]
     sequence: int
+    records: Sequence[Record] = ()
 
 
 class _Waiting(NamedTuple):
@@ -221,7 +225,7 @@ class GroupCommit:
         """The batch of a clean stop: all that is left, and the mark that it was all on disk."""
         batch = self.take(early=True)
         writes = batch.writes + self._journal.writes([Closed()])
-        return batch._replace(writes=writes, sync=True)
+        return batch._replace(writes=writes, sync=True, records=[*batch.records, Closed()])
 
     def finished(self) -> None:
         """The batch that is out is on disk, or written if it was not to be synced: it is confirmed."""
@@ -300,11 +304,12 @@ class GroupCommit:
             changed = _changed(taken)
             copies = [self._copied_late(each, changed) for each in copies]
         unneeded = self._journal.unneeded()
-        writes = self._journal.writes([*copies, *(each.record for each in taken if each.record is not None)])
+        records = [each.record for each in taken if each.record is not None]
+        writes = self._journal.writes([*copies, *records])
         # That a segment is not needed may be said by what was written and never synced: it must be, before it goes.
         sync = any(each.sync for each in taken) or bool(unneeded)
         self._taken = taken
-        self._out = Batch(writes, sync, unneeded, [each.done for each in taken], self._journal.sequence)
+        self._out = Batch(writes, sync, unneeded, [each.done for each in taken], self._journal.sequence, records)
         return self._out
 
     def _refuses(self, record: Record | None, refused: Refused | None) -> bool:

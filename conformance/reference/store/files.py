@@ -80,6 +80,23 @@ class SegmentFiles:
         while self.untended:
             self.tend()
 
+    def replace(self, segments: Mapping[int, bytes]) -> None:
+        """Put these segments, in their full size, in place of all that are there, durably. Raises `OSError`.
+
+        A crash in the middle leaves a journal that is not whole, so its caller must know not to start from it.
+        """
+        for number in self.read():
+            self._path(number).unlink()
+        self._sync(self._directory, os.fsync)
+        for number, data in segments.items():
+            file = os.open(self._path(number), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+            try:
+                _write_all(file, data, 0)
+                self._sync(file, os.fsync)
+            finally:
+                os.close(file)
+        self._sync(self._directory, os.fsync)
+
     def store(self, batch: Batch) -> None:
         """Puts a batch on disk: one write and one fdatasync, except where it crosses into a new segment.
 
