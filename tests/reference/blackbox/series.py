@@ -73,7 +73,7 @@ class Series:
 
     def _life(self, number: int, data: pathlib.Path, disk: LossyDisk | None, rng: random.Random) -> bool:
         """From a start to the next crash; false where it was the last."""
-        with _started(self.folder, data, *self.words) as server:
+        with self.started(data) as server:
             found = amqp.census(server)
             self.accounts.census(found, server.depth())
             if number == self.crashes or (self.until_fault and self.accounts.faults):
@@ -98,6 +98,18 @@ class Series:
             disk.after_loss()
         self.done += 1
         return True
+
+    @contextlib.contextmanager
+    def started(self, data: pathlib.Path) -> Iterator[Server]:
+        """Start a broker that goes on from what the last crash has left, and end it.
+
+        What it says on standard error stays outside the disk that loses its power.
+        """
+        server = Server(data, *self.words, errors=self.folder / "broker.err")
+        try:
+            yield server
+        finally:
+            server.kill()
 
     def _clients(self, number: int, server: Server, found: int, rng: random.Random) -> list[Client]:
         named = {**(PUBLISHERS if found < MOST else {}), **(CONSUMERS if found >= LEAST else {})}
@@ -136,13 +148,3 @@ class Series:
         yield f"faults: {len(self.accounts.faults)}"
         for fault, detail in self.accounts.faults[:20]:
             yield f"  {fault.name}: {detail} ({fault})"
-
-
-@contextlib.contextmanager
-def _started(folder: pathlib.Path, data: pathlib.Path, *words: str) -> Iterator[Server]:
-    """What the broker says on standard error stays outside the disk that loses its power."""
-    server = Server(data, *words, errors=folder / "broker.err")
-    try:
-        yield server
-    finally:
-        server.kill()

@@ -1,0 +1,183 @@
+"""Each liar of a pair beside the honest pair: the same script, and exactly one difference."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from proton import Delivery
+from starts import starts_process
+
+from conformance.errors import UsageError
+from conformance.judge.anomalies import ANOMALIES
+from conformance.reference import liars
+from conformance.reference.command import main
+from conformance.reference.honest import Honest
+from conformance.reference.liars.pair import PAIR_LIARS
+
+from .pair_rig import ACTIVE, OUT_OF_STEP, Pair
+
+POINTS = {name for name in vars(Honest) if not name.startswith("__")}
+
+
+@pytest.fixture
+@starts_process
+def pair(tmp_path, request):
+    """Makes one pair in which both members are the given liar, or honest for None."""
+    made = []
+
+    def one(liar):
+        made.append(Pair(tmp_path, *([f"--liar={liar}"] if liar else [])))
+        return made[-1]
+
+    yield one
+    for each in made:
+        each.end()
+
+
+def bodies(broker, client):
+    return [message.body for message, _ in client(broker).drain().got]
+
+
+def confirmed(pair, client):
+    """Three sends are confirmed, and the active member dies at once: what the other one has."""
+    one, two = pair.both()
+    client(one).publish(3)
+    one.kill()
+    return bodies(two.serves(), client)
+
+
+def acknowledged(pair, client):
+    """Two of three are acknowledged and confirmed: what comes from the other member."""
+    one, two = pair.both()
+    talk = client(one)
+    talk.publish(3)
+    talk.accept(delivery for _, delivery in talk.receive(2).got)
+    one.kill()
+    return bodies(two.serves(), client)
+
+
+def out_of_step(pair, client):
+    """The standby was dead while the active member confirmed; then it starts alone: what it has, if it serves."""
+    one, two = pair.both()
+    two.kill()
+    one.await_line(OUT_OF_STEP.format(2))
+    client(one).publish(3)
+    one.kill()
+    two = pair.start(2)
+    if two.await_line(f"{ACTIVE.format(2)}|.*does not take over.*")[0] != ACTIVE.format(2):
+        return "waits"
+    two._next = 0
+    return bodies(two.serves(), client)
+
+
+def unacknowledged(pair, client):
+    """Three are delivered and not acknowledged: first-acquirer of the deliveries from the other member."""
+    one, two = pair.both()
+    talk = client(one)
+    talk.publish(3)
+    talk.receive(3)
+    talk.barrier()
+    one.kill()
+    return [message.first_acquirer for message, _ in client(two.serves()).drain().got]
+
+
+def committed(pair, client):
+    """A transaction of four sends is committed: what of it is there."""
+    one, two = pair.both()
+    control = client(one).control()
+    identity = control.begin()
+    control.send(identity, [1, 2, 3, 4])
+    assert control.end(identity)[0] == Delivery.ACCEPTED
+    one.kill()
+    return bodies(two.serves(), client)
+
+
+CASES = {
+    "confirms-before-its-replica": (confirmed, [1, 2, 3], []),
+    "forgets-acknowledgements-at-failover": (acknowledged, [3], [1, 2, 3]),
+    "stale-replica-takes-over": (out_of_step, "waits", []),
+    "unmarked-after-failover": (unacknowledged, [False] * 3, [True] * 3),
+    "replicates-half-a-transaction": (committed, [1, 2, 3, 4], [1]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_honest_pair(pair, peer, name):
+    script, honest, _ = CASES[name]
+
+    assert script(pair(None), peer) == honest
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_liar_shows_its_defect(pair, peer, name):
+    script, _, lie = CASES[name]
+
+    assert script(pair(name), peer) == lie
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [(name, other) for name in CASES for other in CASES if name != other and name != "confirms-before-its-replica"],
+)
+def test_a_liar_is_wrong_in_one_way(pair, peer, name, other):
+    """In the script of another liar it is honest. One that sends nothing in time is in no other script."""
+    script, honest, _ = CASES[other]
+
+    assert script(pair(name), peer) == honest
+
+
+def test_every_liar_of_a_pair_has_a_case():
+    assert set(CASES) == set(PAIR_LIARS)
+
+
+@pytest.mark.parametrize("name", PAIR_LIARS)
+def test_labels(name):
+    """Its anomalies are the judge's, and it replaces exactly one point of the honest broker."""
+    lie = PAIR_LIARS[name]
+
+    assert set(lie.shows) - set(ANOMALIES) == set()
+    assert (lie.fault, lie.needs) == ("kill", "standard")
+    assert len(lie.overrides) == 1
+    assert set(lie.overrides) <= POINTS
+    assert re.fullmatch("[a-z]+(-[a-z]+)+", name)
+    assert name not in liars.rows()
+
+
+@pytest.mark.parametrize("name", PAIR_LIARS)
+def test_a_liar_of_a_pair_needs_a_pair(name):
+    with pytest.raises(UsageError, match=f"--liar {name} lies as a member of a pair: give --pair too"):
+        liars.behaviour(name)
+    assert type(liars.behaviour(name, in_pair=True)) is Honest
+
+
+def test_help_names_the_liars_of_a_pair(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["--help"])
+    shown = capsys.readouterr().out
+
+    assert all(name in shown for name in PAIR_LIARS)
+
+
+PAIR_WORDS = ("--member=1", "--replication=127.0.0.1:1", "--peer=127.0.0.1:2")
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["--pair=x"], "--pair, --member, --replication and --peer: give all four or none"),
+        (PAIR_WORDS, "--pair, --member, --replication and --peer: give all four or none"),
+        (["--pair=x", *PAIR_WORDS, "--peer=nowhere"], "nowhere is no address: expected HOST:PORT"),
+        (["--pair=x", *PAIR_WORDS, "--member=3"], "--member"),
+        (["--pair=x", *PAIR_WORDS, "--replication-s=0"], "0 is no time: expected seconds above 0"),
+        (["--liar=stale-replica-takes-over"], "give --pair too"),
+    ],
+)
+def test_a_wrong_word_about_a_pair_is_4(tmp_path, capsys, words, hint):
+    """One line says what was expected."""
+    try:
+        code = main([f"--data={tmp_path}", *words])
+    except SystemExit as ended:
+        code = ended.code
+
+    assert (code, hint in capsys.readouterr().err) == (4, True)
