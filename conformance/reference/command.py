@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -70,6 +71,8 @@ def _pair(typed: argparse.Namespace) -> PairOptions | None:
         return None
     if any(word is None for word in words):
         raise UsageError("--pair, --member, --replication and --peer: give all four or none")
+    if not 0 < typed.replication_s < math.inf:
+        raise UsageError(f"--replication-s {typed.replication_s}: expected seconds above 0")
     return PairOptions(*words, typed.replication_s)
 
 
@@ -93,12 +96,6 @@ def _address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _seconds(text: str) -> float:
-    if not 0 < (seconds := float(text)) < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text} is no time: expected seconds above 0")
-    return seconds
-
-
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> None:  # type: ignore[override]
         """argparse exits with 2, which means inconclusive here; a wrong word is 4."""
@@ -117,8 +114,7 @@ def parser() -> argparse.ArgumentParser:
         prog="conformance broker",
         description="The bundled reference broker: AMQP 1.0, AMQP 0-9-1, STOMP 1.0 to 1.2, MQTT 5 and 3.1.1.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"settings:\n{settings.describe()}\n\nprofiles:\n{profiles.describe()}\n\nliars:\n{liars.describe()}"
-        f"\n\nliars of a pair:\n{liars.describe_pair()}",
+        epilog=f"settings:\n{settings.describe()}\n\nprofiles:\n{profiles.describe()}\n\nliars:\n{liars.describe()}",
     )
     parser.add_argument(
         "--amqp-port", type=_port, default=5672, metavar="N", help="default 5672; 0: chosen by the system"
@@ -149,27 +145,19 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--queue", action="append", default=[], metavar="NAME[:OPTION=VALUE,...]", help=_QUEUE)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="see settings below")
     parser.add_argument("--profile", default="standard", metavar="NAME", help="a system's behaviour: see below")
-    _add_pair(parser)
+    parser.add_argument("--pair", type=Path, metavar="FOLDER", help="be a member of the pair that shares this folder")
+    parser.add_argument("--member", type=int, choices=MEMBERS, help="the number of this member")
+    parser.add_argument(
+        "--replication", type=_address, metavar="HOST:PORT", help="where the standby of this one connects"
+    )
+    parser.add_argument("--peer", type=_address, metavar="HOST:PORT", help="the --replication of the other member")
+    parser.add_argument(
+        "--replication-s",
+        type=float,
+        default=5.0,
+        metavar="S",
+        help="the standby answers in so many seconds; default 5",
+    )
     parser.add_argument("--liar", metavar="NAME", help="be wrong in exactly one way: see liars below")
     parser.add_argument("--liars", action=_Names, nargs=0, help="the names of all liars, one a line, and nothing else")
     return parser
-
-
-def _add_pair(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--pair", type=Path, metavar="FOLDER", help="be a member of a synchronous pair; both members share this folder"
-    )
-    parser.add_argument("--member", type=int, choices=MEMBERS, help="the number of this member")
-    parser.add_argument(
-        "--replication", type=_address, metavar="HOST:PORT", help="where it listens for its standby while it is active"
-    )
-    parser.add_argument(
-        "--peer", type=_address, metavar="HOST:PORT", help="where the other member listens while active"
-    )
-    parser.add_argument(
-        "--replication-s",
-        type=_seconds,
-        default=5.0,
-        metavar="S",
-        help="seconds in which the standby must answer before the active member goes on alone; default 5",
-    )

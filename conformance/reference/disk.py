@@ -8,7 +8,7 @@ import queue
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from conformance.reference.store.commit import Batch, Done, GroupCommit
 from conformance.reference.store.files import NoSpace, SegmentFiles
@@ -25,18 +25,11 @@ RETRY_S = 0.25
 T = TypeVar("T")
 
 
-class Replica(Protocol):
-    """A second place that must have each batch before it is confirmed."""
-
-    def replicate(self, records: Sequence[Record], done: Done) -> None:
-        """Send the records of a batch that is on this disk; call `done` when the batch may be confirmed."""
-
-
 class JournalThread:
     """One batch at a time in a thread of its own; `stored` is called in the loop after each.
 
-    Work that no client waits for is done in the same thread, in short steps: at most one between two batches. If there
-    is a `replica`, a batch goes there when it is on disk, and only then: a batch that found no room is not sent.
+    Work that no client waits for is done in the same thread, in short steps: at most one between two batches. What was
+    stored goes to `replicate`, if that is given, which calls back when it may be confirmed.
     """
 
     def __init__(
@@ -45,14 +38,14 @@ class JournalThread:
         files: SegmentFiles,
         buffer_seconds: float,
         stored: Callable[[], None],
-        replica: Replica | None = None,
+        replicate: Callable[[Sequence[Record], Done], None] | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._commit = commit
         self._files = files
         self._buffer_seconds = buffer_seconds
         self._stored_batch = stored
-        self._replica = replica
+        self._replicate = replicate
         self._asked: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
         self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Callable[[Any], None]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
@@ -128,7 +121,7 @@ class JournalThread:
         self._chore_due = True
         self._last_bytes = sum(len(write.data) for write in batch.writes)
         if batch.writes or batch.unneeded or batch.sync:
-            self._run(lambda: self._files.store(batch), lambda _: self._replicate(batch.records))
+            self._run(lambda: self._files.store(batch), lambda _: self._written(batch.records))
         else:
             self._stored()
 
@@ -176,12 +169,12 @@ class JournalThread:
         self._idle.set()
         self._stored_batch()
 
-    def _replicate(self, records: Sequence[Record]) -> None:
-        if self._replica is None or not records:
+    def _written(self, records: Sequence[Record]) -> None:
+        if self._replicate is None or not records:
             self._stored()
         else:
             self._working = True
-            self._replica.replicate(records, self._stored)
+            self._replicate(records, self._stored)
 
     def _stored(self) -> None:
         self._working = False

@@ -1,7 +1,4 @@
-"""One broker on its ports: timers, signals, turns of the loop.
-
-`disk`, `sockets`, `pair.active` and `pair.standby` know asyncio too, no others do.
-"""
+"""One broker on its ports: timers, signals, turns of the loop. `disk`, `sockets` and `pair` know asyncio too."""
 
 from __future__ import annotations
 
@@ -156,7 +153,8 @@ class Server:
         self.asking: set[HttpProtocol] = set()
         self._questions: collections.deque[HttpProtocol] = collections.deque()
         self._replication = replication
-        self._disk = JournalThread(commit, files, buffer_seconds, self.schedule, replication)
+        replicate = None if replication is None else replication.replicate
+        self._disk = JournalThread(commit, files, buffer_seconds, self.schedule, replicate)
         self._scheduled = False
         self._expiry: asyncio.TimerHandle | None = None
         self._expiry_at: float | None = None

@@ -169,7 +169,7 @@ PAIR_WORDS = ("--member=1", "--replication=127.0.0.1:1", "--peer=127.0.0.1:2")
         (PAIR_WORDS, "--pair, --member, --replication and --peer: give all four or none"),
         (["--pair=x", *PAIR_WORDS, "--peer=nowhere"], "nowhere is no address: expected HOST:PORT"),
         (["--pair=x", *PAIR_WORDS, "--member=3"], "--member"),
-        (["--pair=x", *PAIR_WORDS, "--replication-s=0"], "0 is no time: expected seconds above 0"),
+        (["--pair=x", *PAIR_WORDS, "--replication-s=0"], "--replication-s 0.0: expected seconds above 0"),
         (["--liar=stale-replica-takes-over"], "give --pair too"),
     ],
 )

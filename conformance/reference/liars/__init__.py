@@ -8,7 +8,6 @@ in docs/reference/liars.md. `FAMILIES` has those whose name has a number. `PAIR_
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 from conformance.errors import UsageError
 from conformance.reference.honest import Honest, Lie
@@ -60,15 +59,8 @@ def rows() -> dict[str, Lie]:
 
 
 def describe() -> str:
-    return _described(rows())
-
-
-def describe_pair() -> str:
-    return _described(PAIR_LIARS)
-
-
-def _described(table: Mapping[str, Lie]) -> str:
-    return "\n".join(f"  {name}\n      {lie.does}" for name, lie in table.items())
+    described = [f"  {name}\n      {lie.does}" for name, lie in (rows() | PAIR_LIARS).items()]
+    return "\n".join([*described[: -len(PAIR_LIARS)], "with --pair only:", *described[-len(PAIR_LIARS) :]])
 
 
 def table() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from conformance.errors import LaunchError
 from conformance.reference.disk import DISK_ERROR, JournalThread
 from conformance.reference.honest import Honest
 from conformance.reference.pair import frames
-from conformance.reference.pair.frames import PairFrame, Said
+from conformance.reference.pair.frames import PairFrame
 from conformance.reference.pair.members import PairOptions, SharedFolder
 from conformance.reference.store.commit import Done
 from conformance.reference.store.records import Committed, Record, changes
@@ -23,10 +24,10 @@ ALIVE_SHARE = 4
 """So many frames come in the time in which a member must answer, if there is nothing else to say."""
 
 
-async def read(reader: asyncio.StreamReader) -> Said:
+async def read(reader: asyncio.StreamReader) -> tuple[PairFrame, bytes]:
     """Return the next frame. Raises `EOFError` at the end, `OSError` for a broken link, `ValueError` for no frame."""
     kind, length = frames.head(await reader.readexactly(frames.HEAD))
-    return Said(kind, await reader.readexactly(length))
+    return kind, await reader.readexactly(length)
 
 
 class _Link:
@@ -34,20 +35,16 @@ class _Link:
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self.writer = writer
-        self.sent = 0
-        self.stored = -1
+        self.sent, self.stored = 0, -1
         self.in_step = False
         self.backlog = BACKLOG_BYTES
-
-    def abort(self) -> None:
-        self.writer.transport.abort()
 
 
 class Replication:
     """The link of the active member to its standby.
 
     One batch of the group commit waits at a time. It is confirmed when the standby has it, or when the file `in-sync`
-    does not have the standby. The file is written before the first of these answers that depends on it.
+    does not name the standby.
     """
 
     def __init__(self, options: PairOptions, folder: SharedFolder, behaviour: Honest) -> None:
@@ -57,48 +54,45 @@ class Replication:
         self._loop = asyncio.get_running_loop()
         self._link: _Link | None = None
         self._one_link = asyncio.Lock()
-        self._counts = True
-        """Whether the file may have the standby, which so has to answer."""
+        self._named = True  # whether `in-sync` may name the standby, so that a batch has to wait for it
         self._done: Done | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stopping = False
 
     async def start(self, disk: JournalThread) -> None:
-        """Be the only member of `in-sync`, and listen for the standby. Raises `LaunchError`."""
+        """Listen for the standby, and be the only member of `in-sync`. Raises `LaunchError`."""
         self._disk = disk
         host, port = self.options.replication
-        try:
-            self._server = await asyncio.start_server(self._accept, host, port)
-        except OSError as error:
-            raise LaunchError(f"cannot listen on {host}:{port} for the standby: {error.strerror}") from error
-        await self._stand_alone()
+        async with self._one_link:
+            try:
+                self._server = await asyncio.start_server(self._accept, host, port)
+            except OSError as error:
+                raise LaunchError(f"cannot listen on {host}:{port} for the standby: {error.strerror}") from error
+            await self._stand_alone()
 
     def stop(self) -> None:
-        """Close the link. What is in `in-sync` stays: the standby has all that was confirmed."""
+        """Close the link. The file `in-sync` stays as it is: a standby that it names has all that was confirmed."""
         self._stopping = True
         self._server.close()
         if self._link is not None:
             self._link.writer.close()
 
     def replicate(self, records: Sequence[Record], done: Done) -> None:
-        """Send a batch that is on this disk; call `done` when it may be confirmed."""
-        link = self._link
-        if late := self._behaviour.replica_late_s:
-            if link is not None:
-                self._loop.call_later(late, self._send, link, records)
-            done()
-            return
+        """Send the records of a batch that is on this disk; call `done` when the batch may be confirmed."""
+        link, late = self._link, self._behaviour.replica_late_s
         if link is not None:
-            self._send(link, records)
-        self._done = done
-        self._confirm()
-        self._expect()
+            self._loop.call_later(late, self._send, link, records) if late else self._send(link, records)
+        if late:
+            done()
+        else:
+            self._done = done
+            self._confirm()
 
     def _send(self, link: _Link, records: Sequence[Record]) -> None:
         link.sent += 1
         link.writer.write(frames.records(link.sent, map(self._replicated, records)))
         if link.writer.transport.get_write_buffer_size() > link.backlog:
-            link.abort()
+            link.writer.transport.abort()
 
     def _replicated(self, entry: Record) -> Record:
         whole = changes(entry)
@@ -106,58 +100,50 @@ class Replication:
         return entry if len(kept) == len(whole) else Committed(kept)
 
     def _confirm(self) -> None:
-        """Confirm the batch that waits, unless the standby must have it and does not."""
+        """Confirm the batch that waits, or close the link if the standby does not answer in time from now."""
         link = self._link
-        if self._done is None or (self._counts and (link is None or link.stored < link.sent)):
-            return
-        done, self._done = self._done, None
-        done()
-
-    def _expect(self) -> None:
-        """Close the link if a batch still waits, and no other answer comes in time."""
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
-        if self._done is not None and self._link is not None:
-            self._timer = self._loop.call_later(self.options.bound_s, self._link.abort)
+        if self._done is None:
+            return
+        if not self._named or (link is not None and link.stored == link.sent):
+            done, self._done = self._done, None
+            done()
+        elif link is not None:
+            self._timer = self._loop.call_later(self.options.bound_s, link.writer.transport.abort)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection; it replaces the one before."""
-        if self._link is not None:
-            self._link.abort()
-        async with self._one_link:
-            alive = self._loop.create_task(self._say_alive(writer))
-            try:
-                await self._follow(reader, writer)
-            except (OSError, EOFError, ValueError):
-                pass  # the standby is gone, or it is none
-            finally:
-                alive.cancel()
-                link, self._link = self._link, None
-                writer.close()
-                if not self._stopping:
-                    await self._stand_alone()
-                    if link is not None and link.in_step:
-                        print(f"member {self.options.other} is out of step", flush=True)
+        """Serve one connection. If it is from the standby, it replaces the one before."""
+        alive = self._loop.create_task(self._say_alive(writer))
+        with contextlib.suppress(OSError, EOFError, ValueError):  # the peer is gone, or it is no standby
+            hello = await asyncio.wait_for(read(reader), self.options.bound_s)
+            if hello == (PairFrame.HELLO, bytes((self.options.other,))):
+                if self._link is not None:
+                    self._link.writer.transport.abort()
+                async with self._one_link:
+                    await self._follow(reader, _Link(writer))
+        alive.cancel()
+        writer.close()
 
-    async def _follow(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Send a snapshot, and put the standby into `in-sync` when it has that and all that was stored since."""
-        options = self.options
-        first = await asyncio.wait_for(read(reader), options.bound_s)
-        if reason := frames.refusal(first, options.member, options.other):
-            writer.write(frames.frame(PairFrame.REFUSED, reason.encode()))
-            return
-        link = _Link(writer)
-        await self._snapshot(link)
-        while True:
-            link.stored = frames.batch_of((await read(reader)).payload)
-            self._counts = True
-            if not link.in_step and link.stored == link.sent:
-                await self._write(frozenset((options.member, options.other)))
-                link.in_step = True
-                writer.write(frames.frame(PairFrame.IN_STEP))
-            self._confirm()
-            self._expect()
+    async def _follow(self, reader: asyncio.StreamReader, link: _Link) -> None:
+        """Keep the standby in step until the link ends, and then take it out of `in-sync`."""
+        both = frozenset((self.options.member, self.options.other))
+        try:
+            await self._snapshot(link)
+            while True:
+                link.stored = frames.batch_of((await read(reader))[1])
+                self._named = True
+                if not link.in_step and link.stored == link.sent:
+                    await self._write(both)
+                    link.in_step = True
+                    link.writer.write(frames.frame(PairFrame.IN_STEP))
+                self._confirm()
+        finally:
+            self._link = None
+            if not self._stopping:
+                await self._stand_alone()
+                if link.in_step:
+                    print(f"member {self.options.other} is out of step", flush=True)
 
     async def _snapshot(self, link: _Link) -> None:
         """Send the journal as it is between two batches: the batch after it is the first that is sent by itself."""
@@ -174,16 +160,15 @@ class Replication:
 
     async def _say_alive(self, writer: asyncio.StreamWriter) -> None:
         while True:
-            writer.write(frames.frame(PairFrame.ALIVE))
+            writer.write(frames.named(PairFrame.ALIVE, self.options.member))
             await asyncio.sleep(self.options.bound_s / ALIVE_SHARE)
 
     async def _stand_alone(self) -> None:
         """Take the standby out of `in-sync`, and then confirm what waits for it."""
-        if self._counts:
+        if self._named:
             await self._write(frozenset((self.options.member,)))
-            self._counts = False
+            self._named = False
         self._confirm()
-        self._expect()
 
     async def _write(self, members: frozenset[int]) -> None:
         """Write `in-sync`. An error ends the broker: nothing more could be confirmed."""
@@ -196,5 +181,4 @@ class Replication:
 
 def _snapshot(segments: Mapping[int, bytes]) -> list[bytes]:
     """Return the frames of a snapshot."""
-    found = [frames.segment(number, segments[number]) for number in sorted(segments)]
-    return [*found, frames.frame(PairFrame.WHOLE)]
+    return [*(frames.segment(each, segments[each]) for each in sorted(segments)), frames.frame(PairFrame.WHOLE)]

@@ -1,14 +1,13 @@
 """What the two members of a pair say to each other, as values and bytes. Free of I/O. All numbers are big-endian.
 
 frame     kind u8 | length u32 | payload
-hello     magic 8s | member u8                           the standby, once
-refused   text                                           the active, in place of a snapshot: why
+hello     member u8                                      the standby, once
+alive     member u8                                      the active, first of all and when it has nothing else to say
 segment   number u32 | size u32 | bytes without the zeros at the end
 whole                                                    the snapshot has no more segments
 records   batch u64 | for each record: kind u8 | length u32 | payload
 stored    batch u64                                      the standby has all up to this batch on disk; 0: the snapshot
 in step                                                  the standby is in `in-sync`
-alive                                                    the active has nothing else to say
 """
 
 from __future__ import annotations
@@ -16,43 +15,21 @@ from __future__ import annotations
 import enum
 import struct
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from conformance.reference.store.records import Record, payload, record
 
-MAGIC = b"CONFPAI1"
-
 _HEAD = struct.Struct(">BI")
-_HELLO = struct.Struct(">8sB")
 _SEGMENT = struct.Struct(">II")
 _BATCH = struct.Struct(">Q")
 
 HEAD = _HEAD.size
 """Bytes of a frame before its payload."""
 
-
-class PairFrame(enum.IntEnum):
-    """What a frame says."""
-
-    HELLO = 1
-    REFUSED = 2
-    SEGMENT = 3
-    WHOLE = 4
-    RECORDS = 5
-    STORED = 6
-    IN_STEP = 7
-    ALIVE = 8
+PairFrame = enum.IntEnum("PairFrame", "HELLO ALIVE SEGMENT WHOLE RECORDS STORED IN_STEP")
 
 
-class Said(NamedTuple):
-    """A frame that has arrived."""
-
-    kind: PairFrame
-    payload: bytes
-
-
-def frame(kind: PairFrame, payload: bytes = b"") -> bytes:
-    return _HEAD.pack(kind, len(payload)) + payload
+def frame(kind: PairFrame, data: bytes = b"") -> bytes:
+    return _HEAD.pack(kind, len(data)) + data
 
 
 def head(data: bytes) -> tuple[PairFrame, int]:
@@ -61,18 +38,9 @@ def head(data: bytes) -> tuple[PairFrame, int]:
     return PairFrame(kind), length
 
 
-def hello(member: int) -> bytes:
-    return frame(PairFrame.HELLO, _HELLO.pack(MAGIC, member))
-
-
-def refusal(said: Said, active: int, standby: int) -> str:
-    """Return why the first frame of a connection is not that of the member `standby`; empty if it is."""
-    if said.kind is not PairFrame.HELLO or len(said.payload) != _HELLO.size:
-        return "it did not say who it is"
-    magic, member = _HELLO.unpack(said.payload)
-    if magic != MAGIC:
-        return f"it speaks {magic!r}, and {MAGIC!r} is spoken here: start both members from one version"
-    return "" if member == standby else f"member {active} is active: start the other one with --member {standby}"
+def named(kind: PairFrame, member: int) -> bytes:
+    """Return a frame in which a member gives its number."""
+    return frame(kind, bytes((member,)))
 
 
 def segment(number: int, data: bytes) -> bytes:
@@ -86,11 +54,8 @@ def segment_of(data: bytes) -> tuple[int, bytes]:
 
 
 def records(batch: int, entries: Iterable[Record]) -> bytes:
-    parts = [_BATCH.pack(batch)]
-    for entry in entries:
-        kind, data = payload(entry)
-        parts += (_HEAD.pack(kind, len(data)), data)
-    return frame(PairFrame.RECORDS, b"".join(parts))
+    framed = (_HEAD.pack(kind, len(data)) + data for kind, data in map(payload, entries))
+    return frame(PairFrame.RECORDS, _BATCH.pack(batch) + b"".join(framed))
 
 
 def records_of(data: bytes) -> tuple[int, list[Record]]:
@@ -99,9 +64,8 @@ def records_of(data: bytes) -> tuple[int, list[Record]]:
     at = _BATCH.size
     while at < len(data):
         kind, length = _HEAD.unpack_from(data, at)
-        at += HEAD
-        found.append(record(kind, data, at, at + length))
-        at += length
+        found.append(record(kind, data, at + HEAD, at + HEAD + length))
+        at += HEAD + length
     return batch_of(data), found
 
 

@@ -10,30 +10,21 @@ from pathlib import Path
 
 from conformance.errors import LaunchError
 
-LOCK = "active.lock"
-IN_SYNC = "in-sync"
 MEMBERS = (1, 2)
-
-Address = tuple[str, int]
-"""Host and port."""
 
 
 @dataclass(frozen=True, slots=True)
 class PairOptions:
     """How a broker is a member of a pair.
 
-    Attributes:
-        folder: Shared by both members; made if missing.
-        member: The number of this one, 1 or 2.
-        replication: Where this member listens for the other one while it is active.
-        peer: Where the other one listens while that is active.
-        bound_s: Seconds in which the standby must answer, or it is taken out of `in-sync`.
+    It is number `member` of the two that share `folder`, which is made if missing. While it is active it listens at
+    `replication` for its standby; the other member does so at `peer`. A standby must answer within `bound_s` seconds.
     """
 
     folder: Path
     member: int
-    replication: Address
-    peer: Address
+    replication: tuple[str, int]
+    peer: tuple[str, int]
     bound_s: float = 5.0
 
     @property
@@ -43,19 +34,19 @@ class PairOptions:
 
 
 class SharedFolder:
-    """The shared folder, as one member has it open.
+    """The shared folder, as one member has it open. Raises `LaunchError` if the folder cannot be used.
 
     The lock lasts until `release`, or until this process ends. Only the member that holds it calls `write`.
-    Raises `LaunchError` if the folder cannot be used.
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self._in_sync = folder / "in-sync"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+            self._folder = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+            self._lock = os.open(folder / "active.lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
-            raise LaunchError(f"pair folder {folder} cannot be used: {error.strerror}") from error
+            raise LaunchError(f"--pair {folder} cannot be used: {error.strerror}") from error
 
     def acquire(self) -> bool:
         """Take the lock if no member holds it, and return whether this one has it now. Never waits."""
@@ -69,28 +60,23 @@ class SharedFolder:
         fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def in_sync(self) -> frozenset[int] | None:
-        """Return the members that may take over; None before the first start of a pair, when there is no file.
+        """Return the members that may take over; None if there is no file: the pair has never been started.
 
         Raises `LaunchError` if the file cannot be read, or has something else than numbers.
         """
-        path = self._folder / IN_SYNC
         try:
-            return frozenset(map(int, path.read_text().split()))
+            return frozenset(map(int, self._in_sync.read_text().split()))
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise LaunchError(f"{path} cannot be read: {error}") from error
+            raise LaunchError(f"{self._in_sync} cannot be read: {error}") from error
 
     def write(self, members: Iterable[int]) -> None:
         """Put these members in `in-sync`: after a crash it has the old ones or the new ones. Raises `OSError`."""
-        temporary = self._folder / f"{IN_SYNC}.new"
+        temporary = self._in_sync.with_suffix(".new")
         with temporary.open("w") as file:
             file.write(" ".join(map(str, sorted(members))) + "\n")
             file.flush()
             os.fsync(file.fileno())
-        temporary.rename(self._folder / IN_SYNC)
-        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        temporary.rename(self._in_sync)
+        os.fsync(self._folder)

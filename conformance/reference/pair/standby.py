@@ -14,7 +14,7 @@ from conformance.reference.disk import JournalThread
 from conformance.reference.honest import Honest
 from conformance.reference.pair import frames
 from conformance.reference.pair.active import read
-from conformance.reference.pair.frames import PairFrame, Said
+from conformance.reference.pair.frames import PairFrame
 from conformance.reference.pair.members import PairOptions, SharedFolder
 from conformance.reference.store.commit import GroupCommit, do_nothing
 from conformance.reference.store.files import SegmentFiles
@@ -26,7 +26,7 @@ POLL_S = 0.05
 
 
 class Standby:
-    """A member without the lock. `identities` duplicate ids of each queue are kept in its journal at `data`."""
+    """A member without the lock. Its journal is at `data`, with so many duplicate `identities` of each queue."""
 
     def __init__(
         self, options: PairOptions, folder: SharedFolder, data: Path, behaviour: Honest, identities: int
@@ -36,25 +36,21 @@ class Standby:
         self._data = data
         self._behaviour = behaviour
         self._identities = identities
-        self._barred = False
-        """Whether it had the lock and was out of step: it waits for the other member, and leaves the lock to that."""
+        self._barred = False  # it had the lock while it was out of step, and leaves it to the other member since
 
     async def wait(self) -> bool:
         """Follow the active member until this one may take over; return False if a signal stops it first.
 
-        It has the lock then, and its journal is closed. Raises `LaunchError` if its data cannot be stored, or if the
-        active member refuses it.
+        It has the lock then, and its journal is closed. Raises `LaunchError` if it cannot be the standby.
         """
         loop, stopped = asyncio.get_running_loop(), asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, stopped.set)
-        stop, lock, follow = map(loop.create_task, (stopped.wait(), self._await_lock(), self._follow()))
-        tasks = (stop, lock, follow)
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        ended = [task for task in tasks if task.done()]
-        for task in tasks:
+        tasks = [*map(loop.create_task, (stopped.wait(), self._await_lock(), self._follow()))]
+        ended, going_on = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in going_on:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*going_on, return_exceptions=True)
         for task in ended:
             task.result()
         return not stopped.is_set()
@@ -63,50 +59,40 @@ class Standby:
         """Return when this member has the lock, and may take over."""
         while True:
             if not self._barred and self._folder.acquire():
-                if self._may_take_over():
+                members, me = self._folder.in_sync(), self._options.member
+                if members is None or me in members or not self._behaviour.heeds_in_sync:
                     return
                 self._folder.release()
                 self._barred = True
+                reason = f"out of step and does not take over: it waits for member {self._options.other}"
+                print(f"member {me} is {reason}", flush=True)
             await asyncio.sleep(POLL_S)
-
-    def _may_take_over(self) -> bool:
-        """Return whether this member has all that was confirmed; say so if it has not."""
-        members, me = self._folder.in_sync(), self._options.member
-        if members is None or me in members or not self._behaviour.heeds_in_sync:
-            return True
-        print(
-            f"member {me} is out of step and does not take over: it waits for member {self._options.other}", flush=True
-        )
-        return False
 
     async def _follow(self) -> None:
         """Connect to the active member, again and again. Never returns; raises `LaunchError`."""
         while True:
             with contextlib.suppress(OSError, EOFError, ValueError):
-                reader, writer = await asyncio.wait_for(
-                    asyncio.open_connection(*self._options.peer), self._options.bound_s
-                )
+                link = asyncio.open_connection(*self._options.peer)
+                reader, writer = await asyncio.wait_for(link, self._options.bound_s)
                 try:
-                    writer.write(frames.hello(self._options.member))
-                    commit, files = self._installed(await self._snapshot(reader))
-                    await self._store(reader, writer, commit, files)
+                    writer.write(frames.named(PairFrame.HELLO, self._options.member))
+                    await self._store(reader, writer, *self._installed(await self._snapshot(reader)))
                 finally:
                     writer.close()
             await asyncio.sleep(POLL_S)
 
-    async def _read(self, reader: asyncio.StreamReader) -> Said:
+    async def _read(self, reader: asyncio.StreamReader) -> tuple[PairFrame, bytes]:
         """Return the next frame. An active member that is silent for too long is as one that has closed the link."""
         return await asyncio.wait_for(read(reader), self._options.bound_s)
 
     async def _snapshot(self, reader: asyncio.StreamReader) -> dict[int, bytes]:
         """Return the segments of the active member's journal by their numbers."""
         segments: dict[int, bytes] = {}
-        while (said := await self._read(reader)).kind is not PairFrame.WHOLE:
-            if said.kind is PairFrame.REFUSED:
-                raise LaunchError(f"the active member refuses this one: {said.payload.decode(errors='replace')}")
-            if said.kind is PairFrame.SEGMENT:
-                number, data = frames.segment_of(said.payload)
-                segments[number] = data
+        while (said := await self._read(reader))[0] is not PairFrame.WHOLE:
+            if said == (PairFrame.ALIVE, bytes((self._options.member,))):
+                raise LaunchError(f"member {self._options.member} is active: start the other one with another --member")
+            if said[0] is PairFrame.SEGMENT:
+                number, segments[number] = frames.segment_of(said[1])
         return segments
 
     def _installed(self, segments: Mapping[int, bytes]) -> tuple[GroupCommit, SegmentFiles]:
@@ -138,12 +124,12 @@ class Standby:
         try:
             writer.write(frames.stored(0))
             while True:
-                said = await self._read(reader)
-                if said.kind is PairFrame.IN_STEP:
+                kind, data = await self._read(reader)
+                if kind is PairFrame.IN_STEP:
                     self._barred = False
                     print(f"member {self._options.member} is in step", flush=True)
-                elif said.kind is PairFrame.RECORDS:
-                    batch, records = frames.records_of(said.payload)
+                elif kind is PairFrame.RECORDS:
+                    batch, records = frames.records_of(data)
                     for entry in records:
                         commit.add(entry, do_nothing)
                     commit.add(None, partial(writer.write, frames.stored(batch)))

@@ -87,14 +87,11 @@ class SegmentFiles:
         """
         for number in self.read():
             self._path(number).unlink()
-        self._sync(self._directory, os.fsync)
         for number, data in segments.items():
-            file = os.open(self._path(number), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-            try:
-                _write_all(file, data, 0)
-                self._sync(file, os.fsync)
-            finally:
-                os.close(file)
+            with self._path(number).open("wb") as file:
+                file.write(data)
+                file.flush()
+                self._sync(file.fileno(), os.fsync)
         self._sync(self._directory, os.fsync)
 
     def store(self, batch: Batch) -> None:
