@@ -28,24 +28,19 @@ T = TypeVar("T")
 class JournalThread:
     """One batch at a time in a thread of its own; `stored` is called in the loop after each.
 
-    Work that no client waits for is done in the same thread, in short steps: at most one between two batches. What was
-    stored goes to `replicate`, if that is given, which calls back when it may be confirmed.
+    Work that no client waits for is done in the same thread, in short steps: at most one between two batches. If
+    `replicate` is set, it gets the records of a batch that was stored, and calls back when they may be confirmed.
     """
 
     def __init__(
-        self,
-        commit: GroupCommit,
-        files: SegmentFiles,
-        buffer_seconds: float,
-        stored: Callable[[], None],
-        replicate: Callable[[Sequence[Record], Done], None] | None = None,
+        self, commit: GroupCommit, files: SegmentFiles, buffer_seconds: float, stored: Callable[[], None]
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._commit = commit
         self._files = files
         self._buffer_seconds = buffer_seconds
         self._stored_batch = stored
-        self._replicate = replicate
+        self.replicate: Callable[[Sequence[Record], Done], None] | None = None
         self._asked: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
         self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Callable[[Any], None]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
@@ -170,11 +165,11 @@ class JournalThread:
         self._stored_batch()
 
     def _written(self, records: Sequence[Record]) -> None:
-        if self._replicate is None or not records:
+        if self.replicate is None or not records:
             self._stored()
         else:
             self._working = True
-            self._replicate(records, self._stored)
+            self.replicate(records, self._stored)
 
     def _stored(self) -> None:
         self._working = False

@@ -121,9 +121,9 @@ async def serve(wanted: ServerOptions, pair: PairOptions | None = None) -> None:
             wanted.settings, wanted.behaviour, commit, recovered, wanted.queues, time.time, wanted.profile
         )
         recovered.messages.clear()  # the broker has them: kept here as well, they would outlive their removal
-    server = Server(broker, commit, files, wanted.settings.journal_buffer_ms / 1000, replication)
+    server = Server(broker, commit, files, wanted.settings.journal_buffer_ms / 1000)
     broker.surroundings = lambda: {"connections": len(server.connections), "journal_segments": len(journal.segments)}
-    await server.run(wanted)
+    await server.run(wanted, replication)
 
 
 class Server:
@@ -134,12 +134,7 @@ class Server:
     """
 
     def __init__(
-        self,
-        broker: ReferenceBroker,
-        commit: GroupCommit,
-        files: SegmentFiles,
-        buffer_seconds: float,
-        replication: Replication | None = None,
+        self, broker: ReferenceBroker, commit: GroupCommit, files: SegmentFiles, buffer_seconds: float
     ) -> None:
         self.broker = broker
         self.loop = asyncio.get_running_loop()
@@ -152,19 +147,19 @@ class Server:
         self.max_connections = min(broker.settings.max_connections, _descriptors() - spare)
         self.asking: set[HttpProtocol] = set()
         self._questions: collections.deque[HttpProtocol] = collections.deque()
-        self._replication = replication
-        replicate = None if replication is None else replication.replicate
-        self._disk = JournalThread(commit, files, buffer_seconds, self.schedule, replicate)
+        self._disk = JournalThread(commit, files, buffer_seconds, self.schedule)
         self._scheduled = False
         self._expiry: asyncio.TimerHandle | None = None
         self._expiry_at: float | None = None
 
-    async def run(self, wanted: ServerOptions) -> None:
+    async def run(self, wanted: ServerOptions, replication: Replication | None = None) -> None:
         """Listen, print the ready line, and serve until SIGTERM or SIGINT."""
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(number, stop.set)
         self.guard = wanted.guard
+        if replication is not None:
+            replication.attach(self._disk)
         secure = context(wanted.tls) if wanted.tls is not None else None
         ports: dict[str, tuple[Callable[[], asyncio.Protocol], int | None, ssl.SSLContext | None]] = {
             "amqp": (lambda: AmqpProtocol(self), wanted.amqp_port, None),
@@ -187,9 +182,8 @@ class Server:
             }
         except OSError as error:
             raise LaunchError(f"cannot listen on {wanted.listen}: {error.strerror}") from error
-        if self._replication is not None:
-            await self._replication.start(self._disk)
-            print(f"member {self._replication.options.member} is active", flush=True)
+        if replication is not None:
+            await replication.start()
         await self._disk.settle()
         places = [f"{name}={wanted.listen}:{each.sockets[0].getsockname()[1]}" for name, each in servers.items()]
         print("ready", *places, flush=True)
@@ -261,8 +255,6 @@ class Server:
             protocol.stop()
         await self._disk.settle()
         await self._disk.close()
-        if self._replication is not None:
-            self._replication.stop()
 
 
 def _notice(recovered: Recovered, *, begun: bool) -> str:

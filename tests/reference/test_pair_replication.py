@@ -42,16 +42,23 @@ class Rig:
         self.options = PairOptions(folder, 1, ("127.0.0.1", free_port()), ("127.0.0.1", 1), bound_s)
         self.folder = SharedFolder(folder)
         self.replication = Replication(self.options, self.folder, Honest())
+        self.replication.attach(Disk())
         self.confirmed = []
+        self.changed = asyncio.Event()
 
     def replicate(self, number, *records):
         """One batch; the number is in `confirmed`, with what `in-sync` had then, when the batch may be confirmed."""
-        self.replication.replicate(records, lambda: self.confirmed.append((number, self.folder.in_sync())))
+
+        def confirmed():
+            self.confirmed.append((number, self.folder.in_sync()))
+            self.changed.set()
+
+        self.replication.replicate(records, confirmed)
 
     async def standby(self):
         """A connection that has its snapshot, and has not said so."""
         self.reader, self.writer = await asyncio.open_connection(*self.options.replication)
-        self.writer.write(frames.named(PairFrame.HELLO, 2))
+        self.writer.write(frames.frame(PairFrame.HELLO, b"2"))
         found = {}
         while (said := await self.hear(PairFrame.SEGMENT, PairFrame.WHOLE))[0] is PairFrame.SEGMENT:
             number, found[number] = frames.segment_of(said[1])
@@ -68,21 +75,23 @@ class Rig:
     async def hear(self, *kinds):
         """The next frame of one of these kinds, and before it none but those of a member that is alive."""
         while (said := await read(self.reader))[0] not in kinds:
-            assert said == (PairFrame.ALIVE, b"\1")
+            assert said == (PairFrame.ALIVE, b"1")
         return said
 
     async def until(self, *confirmed):
-        while self.confirmed != [*confirmed]:
-            await asyncio.sleep(0)
+        """Wait until this has been confirmed, and nothing else."""
+        while len(self.confirmed) < len(confirmed):
+            self.changed.clear()
+            await self.changed.wait()
+        assert self.confirmed == [*confirmed]
 
 
 def run(script, folder, bound_s=PATIENCE):
     async def play():
         rig = Rig(folder, bound_s)
-        await rig.replication.start(Disk())
+        await rig.replication.start()
         async with asyncio.timeout(PATIENCE):
             await script(rig)
-        rig.replication.stop()
         with contextlib.suppress(AttributeError):
             rig.writer.close()
 
@@ -121,18 +130,29 @@ def test_a_standby_without_an_answer_is_out_of_step_first(tmp_path, silent):
     run(script, tmp_path, 0.2)
 
 
-def test_a_batch_that_comes_while_the_standby_is_taken_out_waits(tmp_path):
+def test_a_batch_that_comes_while_the_standby_is_taken_out_waits(tmp_path, monkeypatch):
     """No batch was out when the link ended: still the file is written before the next answer."""
 
     async def script(rig):
         await rig.in_step()
+        taken_out = asyncio.Event()
+        monkeypatch.setattr(rig.replication, "_stand_alone", wrapped(rig.replication._stand_alone, taken_out))
         rig.writer.close()
-        while rig.replication._link is not None:
-            await asyncio.sleep(0)
+        await taken_out.wait()
         rig.replicate(1, *ENTRIES)
         await rig.until((1, ALONE))
 
     run(script, tmp_path)
+
+
+def wrapped(call, event):
+    """The same call, with an event before it."""
+
+    async def called():
+        event.set()
+        await call()
+
+    return called
 
 
 def test_no_batch_waits_for_a_standby_that_has_no_snapshot(tmp_path):
@@ -180,7 +200,9 @@ def test_a_standby_that_does_not_read_is_cut_off(tmp_path, monkeypatch):
     run(script, tmp_path)
 
 
-@pytest.mark.parametrize("said", [b"", frames.stored(0), frames.named(PairFrame.HELLO, 1), b"GET / HTTP/1.1\r\n\r\n"])
+@pytest.mark.parametrize(
+    "said", [b"", frames.stored(0), frames.frame(PairFrame.HELLO, b"1"), b"GET / HTTP/1.1\r\n\r\n"]
+)
 def test_another_peer_gets_nothing(tmp_path, said):
     """A check of ports, or a member of the same number: the standby stays in step."""
 
@@ -189,7 +211,7 @@ def test_another_peer_gets_nothing(tmp_path, said):
         reader, writer = await asyncio.open_connection(*rig.options.replication)
         writer.write(said)
         writer.write_eof()
-        assert (await reader.read()).removeprefix(frames.named(PairFrame.ALIVE, 1)) == b""
+        assert (await reader.read()).removeprefix(frames.frame(PairFrame.ALIVE, b"1")) == b""
         writer.close()
         rig.replicate(1, *ENTRIES)
         await rig.hear(PairFrame.RECORDS)
@@ -242,7 +264,7 @@ def test_a_standby_leaves_an_active_member_that_is_silent(tmp_path):
         connections = asyncio.Queue()
 
         async def accept(reader, writer):
-            assert await read(reader) == (PairFrame.HELLO, b"\2")
+            assert await read(reader) == (PairFrame.HELLO, b"2")
             writer.write(frames.segment(1, segment_header(1, 1).ljust(100, b"\0")))
             writer.write(frames.frame(PairFrame.WHOLE))
             assert await read(reader) == (PairFrame.STORED, bytes(8))
@@ -266,7 +288,7 @@ def test_a_snapshot_that_cannot_be_stored_ends_the_standby(tmp_path):
     """A journal of another format, or a full disk: one line with the folder."""
     options = PairOptions(tmp_path, 2, ("127.0.0.1", 1), ("127.0.0.1", 2))
     standby = Standby(options, SharedFolder(tmp_path), tmp_path / "data", Honest(), 10)
-    with pytest.raises(LaunchError, match="data: the snapshot is not stored: .* has the format CONFJRN1"):
+    with pytest.raises(LaunchError, match=r"data: the snapshot is not stored: .* has the format CONFJRN1"):
         standby._installed({1: journal_of_another_format()})
 
 

@@ -13,19 +13,19 @@ from conformance.reference.disk import DISK_ERROR, JournalThread
 from conformance.reference.honest import Honest
 from conformance.reference.pair import frames
 from conformance.reference.pair.frames import PairFrame
-from conformance.reference.pair.members import PairOptions, SharedFolder
+from conformance.reference.pair.members import MEMBERS, PairOptions, SharedFolder
 from conformance.reference.store.commit import Done
 from conformance.reference.store.records import Committed, Record, changes
 
 BACKLOG_BYTES = 64 * 1024 * 1024
 """Bytes beyond the snapshot that wait for a standby which is not in step; with more the link is closed."""
 
-ALIVE_SHARE = 4
-"""So many frames come in the time in which a member must answer, if there is nothing else to say."""
+BROKEN = (OSError, EOFError, ValueError)
+"""What `read` raises if a link has ended, is broken, or has something else than frames."""
 
 
 async def read(reader: asyncio.StreamReader) -> tuple[PairFrame, bytes]:
-    """Return the next frame. Raises `EOFError` at the end, `OSError` for a broken link, `ValueError` for no frame."""
+    """Return the next frame, its kind and its payload. Raises `BROKEN`."""
     kind, length = frames.head(await reader.readexactly(frames.HEAD))
     return kind, await reader.readexactly(length)
 
@@ -48,7 +48,7 @@ class Replication:
     """
 
     def __init__(self, options: PairOptions, folder: SharedFolder, behaviour: Honest) -> None:
-        self.options = options
+        self._options = options
         self._folder = folder
         self._behaviour = behaviour
         self._loop = asyncio.get_running_loop()
@@ -57,25 +57,22 @@ class Replication:
         self._named = True  # whether `in-sync` may name the standby, so that a batch has to wait for it
         self._done: Done | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._stopping = False
 
-    async def start(self, disk: JournalThread) -> None:
-        """Listen for the standby, and be the only member of `in-sync`. Raises `LaunchError`."""
+    def attach(self, disk: JournalThread) -> None:
+        """Replicate this journal. No batch is confirmed before `start`."""
         self._disk = disk
-        host, port = self.options.replication
+        disk.replicate = self.replicate
+
+    async def start(self) -> None:
+        """Listen for the standby, and be the only member of `in-sync`. Raises `LaunchError`."""
+        host, port = self._options.replication
         async with self._one_link:
             try:
                 self._server = await asyncio.start_server(self._accept, host, port)
             except OSError as error:
                 raise LaunchError(f"cannot listen on {host}:{port} for the standby: {error.strerror}") from error
             await self._stand_alone()
-
-    def stop(self) -> None:
-        """Close the link. The file `in-sync` stays as it is: a standby that it names has all that was confirmed."""
-        self._stopping = True
-        self._server.close()
-        if self._link is not None:
-            self._link.writer.close()
+        print(f"member {self._options.member} is active", flush=True)
 
     def replicate(self, records: Sequence[Record], done: Done) -> None:
         """Send the records of a batch that is on this disk; call `done` when the batch may be confirmed."""
@@ -110,14 +107,14 @@ class Replication:
             done, self._done = self._done, None
             done()
         elif link is not None:
-            self._timer = self._loop.call_later(self.options.bound_s, link.writer.transport.abort)
+            self._timer = self._loop.call_later(self._options.bound_s, link.writer.transport.abort)
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection. If it is from the standby, it replaces the one before."""
         alive = self._loop.create_task(self._say_alive(writer))
-        with contextlib.suppress(OSError, EOFError, ValueError):  # the peer is gone, or it is no standby
-            hello = await asyncio.wait_for(read(reader), self.options.bound_s)
-            if hello == (PairFrame.HELLO, bytes((self.options.other,))):
+        with contextlib.suppress(*BROKEN):
+            hello = await asyncio.wait_for(read(reader), self._options.bound_s)
+            if hello == (PairFrame.HELLO, b"%d" % self._options.other):
                 if self._link is not None:
                     self._link.writer.transport.abort()
                 async with self._one_link:
@@ -126,24 +123,25 @@ class Replication:
         writer.close()
 
     async def _follow(self, reader: asyncio.StreamReader, link: _Link) -> None:
-        """Keep the standby in step until the link ends, and then take it out of `in-sync`."""
-        both = frozenset((self.options.member, self.options.other))
+        """Keep the standby in step until the link ends, and then take it out of `in-sync`.
+
+        At the end of this broker `in-sync` stays as it is: a standby that it names has all that was confirmed.
+        """
         try:
             await self._snapshot(link)
             while True:
                 link.stored = frames.batch_of((await read(reader))[1])
                 self._named = True
                 if not link.in_step and link.stored == link.sent:
-                    await self._write(both)
+                    await self._write(MEMBERS)
                     link.in_step = True
                     link.writer.write(frames.frame(PairFrame.IN_STEP))
                 self._confirm()
-        finally:
+        except BROKEN:
             self._link = None
-            if not self._stopping:
-                await self._stand_alone()
-                if link.in_step:
-                    print(f"member {self.options.other} is out of step", flush=True)
+            await self._stand_alone()
+            if link.in_step:
+                print(f"member {self._options.other} is out of step", flush=True)
 
     async def _snapshot(self, link: _Link) -> None:
         """Send the journal as it is between two batches: the batch after it is the first that is sent by itself."""
@@ -160,17 +158,17 @@ class Replication:
 
     async def _say_alive(self, writer: asyncio.StreamWriter) -> None:
         while True:
-            writer.write(frames.named(PairFrame.ALIVE, self.options.member))
-            await asyncio.sleep(self.options.bound_s / ALIVE_SHARE)
+            writer.write(frames.frame(PairFrame.ALIVE, b"%d" % self._options.member))
+            await asyncio.sleep(self._options.bound_s / 4)  # so that none is late
 
     async def _stand_alone(self) -> None:
         """Take the standby out of `in-sync`, and then confirm what waits for it."""
         if self._named:
-            await self._write(frozenset((self.options.member,)))
+            await self._write([self._options.member])
             self._named = False
         self._confirm()
 
-    async def _write(self, members: frozenset[int]) -> None:
+    async def _write(self, members: Sequence[int]) -> None:
         """Write `in-sync`. An error ends the broker: nothing more could be confirmed."""
         try:
             await asyncio.to_thread(self._folder.write, members)

@@ -1,8 +1,8 @@
 """What the two members of a pair say to each other, as values and bytes. Free of I/O. All numbers are big-endian.
 
 frame     kind u8 | length u32 | payload
-hello     member u8                                      the standby, once
-alive     member u8                                      the active, first of all and when it has nothing else to say
+hello     member as a digit                              the standby, once
+alive     member as a digit                              the active, first of all and when it has nothing else to say
 segment   number u32 | size u32 | bytes without the zeros at the end
 whole                                                    the snapshot has no more segments
 records   batch u64 | for each record: kind u8 | length u32 | payload
@@ -36,11 +36,6 @@ def head(data: bytes) -> tuple[PairFrame, int]:
     """Return the kind of a frame and the length of its payload in bytes. Raises `ValueError` for an unknown kind."""
     kind, length = _HEAD.unpack(data)
     return PairFrame(kind), length
-
-
-def named(kind: PairFrame, member: int) -> bytes:
-    """Return a frame in which a member gives its number."""
-    return frame(kind, bytes((member,)))
 
 
 def segment(number: int, data: bytes) -> bytes:

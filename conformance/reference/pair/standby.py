@@ -13,7 +13,7 @@ from conformance.errors import LaunchError
 from conformance.reference.disk import JournalThread
 from conformance.reference.honest import Honest
 from conformance.reference.pair import frames
-from conformance.reference.pair.active import read
+from conformance.reference.pair.active import BROKEN, read
 from conformance.reference.pair.frames import PairFrame
 from conformance.reference.pair.members import PairOptions, SharedFolder
 from conformance.reference.store.commit import GroupCommit, do_nothing
@@ -71,11 +71,11 @@ class Standby:
     async def _follow(self) -> None:
         """Connect to the active member, again and again. Never returns; raises `LaunchError`."""
         while True:
-            with contextlib.suppress(OSError, EOFError, ValueError):
+            with contextlib.suppress(*BROKEN):
                 link = asyncio.open_connection(*self._options.peer)
                 reader, writer = await asyncio.wait_for(link, self._options.bound_s)
                 try:
-                    writer.write(frames.named(PairFrame.HELLO, self._options.member))
+                    writer.write(frames.frame(PairFrame.HELLO, b"%d" % self._options.member))
                     await self._store(reader, writer, *self._installed(await self._snapshot(reader)))
                 finally:
                     writer.close()
@@ -89,7 +89,7 @@ class Standby:
         """Return the segments of the active member's journal by their numbers."""
         segments: dict[int, bytes] = {}
         while (said := await self._read(reader))[0] is not PairFrame.WHOLE:
-            if said == (PairFrame.ALIVE, bytes((self._options.member,))):
+            if said == (PairFrame.ALIVE, b"%d" % self._options.member):
                 raise LaunchError(f"member {self._options.member} is active: start the other one with another --member")
             if said[0] is PairFrame.SEGMENT:
                 number, segments[number] = frames.segment_of(said[1])
