@@ -147,17 +147,9 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--profile", default="standard", metavar="NAME", help="a system's behaviour: see below")
     parser.add_argument("--pair", type=Path, metavar="FOLDER", help="be a member of the pair that shares this folder")
     parser.add_argument("--member", type=int, choices=MEMBERS, help="the number of this member")
-    parser.add_argument(
-        "--replication", type=_address, metavar="HOST:PORT", help="where the standby of this one connects"
-    )
+    parser.add_argument("--replication", type=_address, metavar="HOST:PORT", help="where its standby connects")
     parser.add_argument("--peer", type=_address, metavar="HOST:PORT", help="the --replication of the other member")
-    parser.add_argument(
-        "--replication-s",
-        type=float,
-        default=5.0,
-        metavar="S",
-        help="the standby answers in so many seconds; default 5",
-    )
+    parser.add_argument("--replication-s", type=float, default=5.0, metavar="S", help="bound of its answer; default 5")
     parser.add_argument("--liar", metavar="NAME", help="be wrong in exactly one way: see liars below")
     parser.add_argument("--liars", action=_Names, nargs=0, help="the names of all liars, one a line, and nothing else")
     return parser

@@ -91,10 +91,7 @@ class ServerOptions:
 
 
 async def serve(wanted: ServerOptions, pair: PairOptions | None = None) -> None:
-    """Serves until SIGTERM or SIGINT. Raises `LaunchError` before the ready line, never after it.
-
-    A member of a `pair` is a standby first, until it has the lock.
-    """
+    """Serves until SIGTERM or SIGINT; a member of a `pair` once it has the lock. Raises `LaunchError`, before that."""
     gc.set_threshold(COLLECTED_AFTER, 10, 10)
     remembered = max(each.duplicate_ids for each in (wanted.settings, *wanted.queues.values()))
     replication = None

@@ -40,17 +40,13 @@ def names() -> list[str]:
 
 
 def behaviour(name: str | None, *, in_pair: bool = False) -> Honest:
-    """Return the behaviour for `--liar NAME`, the honest one for None; `in_pair` if the broker is a member of a pair.
+    """Return the behaviour for `--liar NAME`, the honest one for None. Raises `UsageError` for an unknown name.
 
-    Raises `UsageError` for an unknown name, and for a liar of a pair without one.
+    A liar of a pair is for a broker that is `in_pair`; for another one it is a `UsageError`.
     """
-    if name is None:
-        return Honest()
-    if name not in PAIR_LIARS:
-        return find(name).behaviour()
-    if not in_pair:
+    if name in PAIR_LIARS and not in_pair:
         raise UsageError(f"--liar {name} lies as a member of a pair: give --pair too, or choose another liar")
-    return PAIR_LIARS[name].behaviour()
+    return Honest() if name is None else (PAIR_LIARS.get(name) or find(name)).behaviour()
 
 
 def rows() -> dict[str, Lie]:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from conformance.errors import LaunchError
 from conformance.reference.disk import DISK_ERROR, JournalThread
@@ -147,13 +147,15 @@ class Replication:
         """Send the journal as it is between two batches: the batch after it is the first that is sent by itself."""
         begun = self._loop.create_future()
 
-        def begin(segments: list[bytes]) -> None:
-            link.writer.writelines(segments)
-            link.backlog += sum(map(len, segments))
+        def begin(segments: dict[int, bytes]) -> None:
+            for number in sorted(segments):
+                link.writer.write(frames.segment(number, segments[number]))
+            link.writer.write(frames.frame(PairFrame.WHOLE))
+            link.backlog += link.writer.transport.get_write_buffer_size()
             self._link = link
             begun.set_result(None)
 
-        self._disk.when_idle(_snapshot, begin)
+        self._disk.when_idle(dict, begin)
         await begun
 
     async def _say_alive(self, writer: asyncio.StreamWriter) -> None:
@@ -175,8 +177,3 @@ class Replication:
         except OSError as error:
             print(f"stopped: the file in-sync could not be written: {error}", file=sys.stderr, flush=True)
             os._exit(DISK_ERROR)
-
-
-def _snapshot(segments: Mapping[int, bytes]) -> list[bytes]:
-    """Return the frames of a snapshot."""
-    return [*(frames.segment(each, segments[each]) for each in sorted(segments)), frames.frame(PairFrame.WHOLE)]

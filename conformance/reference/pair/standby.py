@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -25,18 +26,19 @@ POLL_S = 0.05
 """Seconds between two looks at the lock, and between two attempts to connect."""
 
 
+@dataclass
 class Standby:
-    """A member without the lock. Its journal is at `data`, with so many duplicate `identities` of each queue."""
+    """A member without the lock. Its journal is at `data`, with so many duplicate `identities` of each queue.
 
-    def __init__(
-        self, options: PairOptions, folder: SharedFolder, data: Path, behaviour: Honest, identities: int
-    ) -> None:
-        self._options = options
-        self._folder = folder
-        self._data = data
-        self._behaviour = behaviour
-        self._identities = identities
-        self._barred = False  # it had the lock while it was out of step, and leaves it to the other member since
+    It is `barred` if it had the lock while it was out of step: it leaves the lock to the other member.
+    """
+
+    options: PairOptions
+    folder: SharedFolder
+    data: Path
+    behaviour: Honest
+    identities: int
+    barred: bool = False
 
     async def wait(self) -> bool:
         """Follow the active member until this one may take over; return False if a signal stops it first.
@@ -58,13 +60,13 @@ class Standby:
     async def _await_lock(self) -> None:
         """Return when this member has the lock, and may take over."""
         while True:
-            if not self._barred and self._folder.acquire():
-                members, me = self._folder.in_sync(), self._options.member
-                if members is None or me in members or not self._behaviour.heeds_in_sync:
+            if not self.barred and self.folder.acquire():
+                members, me = self.folder.in_sync(), self.options.member
+                if members is None or me in members or not self.behaviour.heeds_in_sync:
                     return
-                self._folder.release()
-                self._barred = True
-                reason = f"out of step and does not take over: it waits for member {self._options.other}"
+                self.folder.release()
+                self.barred = True
+                reason = f"out of step and does not take over: it waits for member {self.options.other}"
                 print(f"member {me} is {reason}", flush=True)
             await asyncio.sleep(POLL_S)
 
@@ -72,35 +74,53 @@ class Standby:
         """Connect to the active member, again and again. Never returns; raises `LaunchError`."""
         while True:
             with contextlib.suppress(*BROKEN):
-                link = asyncio.open_connection(*self._options.peer)
-                reader, writer = await asyncio.wait_for(link, self._options.bound_s)
+                link = asyncio.open_connection(*self.options.peer)
+                reader, writer = await asyncio.wait_for(link, self.options.bound_s)
                 try:
-                    writer.write(frames.frame(PairFrame.HELLO, b"%d" % self._options.member))
-                    await self._store(reader, writer, *self._installed(await self._snapshot(reader)))
+                    writer.write(frames.frame(PairFrame.HELLO, b"%d" % self.options.member))
+                    await self._store(reader, writer)
                 finally:
                     writer.close()
             await asyncio.sleep(POLL_S)
 
-    async def _read(self, reader: asyncio.StreamReader) -> tuple[PairFrame, bytes]:
-        """Return the next frame. An active member that is silent for too long is as one that has closed the link."""
-        return await asyncio.wait_for(read(reader), self._options.bound_s)
+    async def _store(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Store the snapshot and then each batch, and answer when it is synced, until the link ends.
 
-    async def _snapshot(self, reader: asyncio.StreamReader) -> dict[int, bytes]:
-        """Return the segments of the active member's journal by their numbers."""
+        An active member that is silent for too long is as one that has closed the link.
+        """
         segments: dict[int, bytes] = {}
-        while (said := await self._read(reader))[0] is not PairFrame.WHOLE:
-            if said == (PairFrame.ALIVE, b"%d" % self._options.member):
-                raise LaunchError(f"member {self._options.member} is active: start the other one with another --member")
-            if said[0] is PairFrame.SEGMENT:
-                number, segments[number] = frames.segment_of(said[1])
-        return segments
+        commit = disk = None
+        try:
+            while True:
+                kind, data = await asyncio.wait_for(read(reader), self.options.bound_s)
+                if kind is PairFrame.SEGMENT:
+                    number, segments[number] = frames.segment_of(data)
+                elif kind is PairFrame.WHOLE:
+                    commit, disk = self._installed(segments)
+                    segments.clear()
+                    writer.write(frames.stored(0))
+                elif kind is PairFrame.RECORDS and commit is not None and disk is not None:
+                    batch, records = frames.records_of(data)
+                    for entry in records:
+                        commit.add(entry, do_nothing)
+                    commit.add(None, partial(writer.write, frames.stored(batch)))
+                    disk.start()
+                elif kind is PairFrame.IN_STEP:
+                    self.barred = False
+                    print(f"member {self.options.member} is in step", flush=True)
+                elif (kind, data) == (PairFrame.ALIVE, b"%d" % self.options.member):
+                    raise LaunchError(f"member {data.decode()} is active: start the other one with another --member")
+        finally:
+            if disk is not None:
+                await disk.settle()
+                await disk.leave()
 
-    def _installed(self, segments: Mapping[int, bytes]) -> tuple[GroupCommit, SegmentFiles]:
-        """Put the snapshot in place of this member's journal, and return that journal, open. Raises `LaunchError`.
+    def _installed(self, segments: Mapping[int, bytes]) -> tuple[GroupCommit, JournalThread]:
+        """Put the snapshot in place of this member's journal, and open that. Raises `LaunchError`.
 
         This member is not in `in-sync` here, so it never starts from a snapshot that is not whole.
         """
-        files = SegmentFiles(self._data, self._behaviour)
+        files = SegmentFiles(self.data, self.behaviour)
         try:
             with loading():
                 files.replace(segments)
@@ -108,32 +128,11 @@ class Standby:
                 files.repair(recovered)
         except (CorruptJournal, OSError) as error:
             files.close()
-            raise LaunchError(f"data directory {self._data}: the snapshot is not stored: {error}") from error
-        return GroupCommit(Journal(recovered, identities=self._identities)), files
-
-    async def _store(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, commit: GroupCommit, files: SegmentFiles
-    ) -> None:
-        """Store each batch, and answer when it is synced, until the link ends."""
-        loop = asyncio.get_running_loop()
+            raise LaunchError(f"data directory {self.data}: the snapshot is not stored: {error}") from error
+        loop, commit = asyncio.get_running_loop(), GroupCommit(Journal(recovered, identities=self.identities))
+        disk = JournalThread(commit, files, 0.0, lambda: turn())
 
         def turn() -> None:
             loop.call_soon(disk.start)
 
-        disk = JournalThread(commit, files, 0.0, turn)
-        try:
-            writer.write(frames.stored(0))
-            while True:
-                kind, data = await self._read(reader)
-                if kind is PairFrame.IN_STEP:
-                    self._barred = False
-                    print(f"member {self._options.member} is in step", flush=True)
-                elif kind is PairFrame.RECORDS:
-                    batch, records = frames.records_of(data)
-                    for entry in records:
-                        commit.add(entry, do_nothing)
-                    commit.add(None, partial(writer.write, frames.stored(batch)))
-                    disk.start()
-        finally:
-            await disk.settle()
-            await disk.leave()
+        return commit, disk

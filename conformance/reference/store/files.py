@@ -81,10 +81,7 @@ class SegmentFiles:
             self.tend()
 
     def replace(self, segments: Mapping[int, bytes]) -> None:
-        """Put these segments, in their full size, in place of all that are there, durably. Raises `OSError`.
-
-        A crash in the middle leaves a journal that is not whole, so its caller must know not to start from it.
-        """
+        """Put whole segments in place of all that are there. A crash before the end leaves a journal with holes."""
         for number in self.read():
             self._path(number).unlink()
         for number, data in segments.items():
