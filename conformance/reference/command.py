@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,8 +20,7 @@ def main(argv: Sequence[str]) -> int:
 
     Prints `ready amqp=127.0.0.1:N stomp=127.0.0.1:S http=127.0.0.1:M` on standard output when it serves (each protocol
     that was asked for), one line on standard error when it cannot. A disk error after that ends the process with
-    `disk.DISK_ERROR`. The active member of a pair prints `member N is active` before the ready line. A standby prints
-    `member N is in step` each time that it has all that the active member has.
+    `disk.DISK_ERROR`. The active member of a pair prints `member N is active` as well, a standby `member N is in step`.
     """
     typed = parser().parse_args(argv)
     try:
@@ -71,7 +69,7 @@ def _pair(typed: argparse.Namespace) -> PairOptions | None:
         return None
     if any(word is None for word in words):
         raise UsageError("--pair, --member, --replication and --peer: give all four or none")
-    if not 0 < typed.replication_s < math.inf:
+    if typed.replication_s <= 0:
         raise UsageError(f"--replication-s {typed.replication_s}: expected seconds above 0")
     return PairOptions(*words, typed.replication_s)
 

@@ -7,7 +7,7 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypeVar
 
 from conformance.reference.store.commit import Batch, Done, GroupCommit
@@ -26,22 +26,22 @@ T = TypeVar("T")
 
 
 class JournalThread:
-    """One batch at a time in a thread of its own; `stored` is called in the loop after each.
+    """One batch at a time in a thread of its own; `stored` is called in the loop after each, else the next one begins.
 
     Work that no client waits for is done in the same thread, in short steps: at most one between two batches. If
     `replicate` is set, it gets the records of a batch that was stored, and calls back when they may be confirmed.
     """
 
     def __init__(
-        self, commit: GroupCommit, files: SegmentFiles, buffer_seconds: float, stored: Callable[[], None]
+        self, commit: GroupCommit, files: SegmentFiles, buffer_seconds: float, stored: Callable[[], None] | None = None
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._commit = commit
         self._files = files
         self._buffer_seconds = buffer_seconds
-        self._stored_batch = stored
+        self._stored_batch = stored or self.start
         self.replicate: Callable[[Sequence[Record], Done], None] | None = None
-        self._asked: list[tuple[Callable[[], Any], Callable[[Any], None]]] = []
+        self._asked: list[Callable[[dict[int, bytes]], None]] = []
         self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Callable[[Any], None]] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
         self._thread.start()
@@ -68,16 +68,16 @@ class JournalThread:
         if self._working or (self._chore_due and self._chore()):
             return
         if self._asked:
-            self._run(*self._asked.pop(0))
+            self._run(lambda: dict(self._files.read()), self._asked.pop(0))
         elif self._commit.ready or self._early_due:
             early, self._early_due = self._early_due, False
             self._submit(self._commit.take(early=early))
         else:
             self._chore()
 
-    def when_idle(self, read: Callable[[Mapping[int, bytes]], T], then: Callable[[T], None]) -> None:
-        """Run `read` on the segments in the thread when no batch is out, and `then` before the next one is."""
-        self._asked.append((lambda: read(self._files.read()), then))
+    def snapshot(self, then: Callable[[dict[int, bytes]], None]) -> None:
+        """Read all segments when no batch is out, and call `then` with them before the next one is."""
+        self._asked.append(then)
         self._stored_batch()
 
     async def settle(self) -> None:

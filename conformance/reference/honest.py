@@ -9,7 +9,7 @@ from typing import Any
 
 from conformance.reference.core.selector import Selector
 from conformance.reference.core.settlement import SettlementEvent
-from conformance.reference.store.records import Change
+from conformance.reference.store.records import Record
 
 
 class Asked(enum.Enum):
@@ -212,9 +212,9 @@ class Honest:
     marks_recovered = True
     """Whether a message that a start finds in the journal is one that some consumer may have had."""
 
-    def replicated(self, stored: Sequence[Change]) -> Sequence[Change]:
-        """Return which of the changes that are stored as one go to the standby of a pair."""
-        return stored
+    def replicated(self, record: Record) -> Record:
+        """Return what goes to the standby of a pair where the active member has stored this record."""
+        return record
 
     def known_settings(self, words: Sequence[str]) -> Sequence[str]:
         """Which of the words that `--set` was given are for the broker to judge."""

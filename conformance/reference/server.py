@@ -91,15 +91,14 @@ class ServerOptions:
 
 
 async def serve(wanted: ServerOptions, pair: PairOptions | None = None) -> None:
-    """Serves until SIGTERM or SIGINT; a member of a `pair` once it has the lock. Raises `LaunchError`, before that."""
+    """Serves until SIGTERM or SIGINT, a member of a `pair` once it may. Raises `LaunchError` before the ready line."""
     gc.set_threshold(COLLECTED_AFTER, 10, 10)
     remembered = max(each.duplicate_ids for each in (wanted.settings, *wanted.queues.values()))
-    replication = None
+    standby = None
     if pair is not None:
-        folder = SharedFolder(pair.folder)
-        if not await Standby(pair, folder, wanted.data, wanted.behaviour, remembered).wait():
+        standby = Standby(pair, SharedFolder(pair.folder), wanted.data, wanted.behaviour, remembered)
+        if not await standby.wait():
             return
-        replication = Replication(pair, folder, wanted.behaviour)
     files = SegmentFiles(wanted.data, wanted.behaviour)
     with loading():
         try:
@@ -120,7 +119,7 @@ async def serve(wanted: ServerOptions, pair: PairOptions | None = None) -> None:
         recovered.messages.clear()  # the broker has them: kept here as well, they would outlive their removal
     server = Server(broker, commit, files, wanted.settings.journal_buffer_ms / 1000)
     broker.surroundings = lambda: {"connections": len(server.connections), "journal_segments": len(journal.segments)}
-    await server.run(wanted, replication)
+    await server.run(wanted, standby)
 
 
 class Server:
@@ -149,14 +148,13 @@ class Server:
         self._expiry: asyncio.TimerHandle | None = None
         self._expiry_at: float | None = None
 
-    async def run(self, wanted: ServerOptions, replication: Replication | None = None) -> None:
+    async def run(self, wanted: ServerOptions, standby: Standby | None = None) -> None:
         """Listen, print the ready line, and serve until SIGTERM or SIGINT."""
         stop = asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(number, stop.set)
         self.guard = wanted.guard
-        if replication is not None:
-            replication.attach(self._disk)
+        replication = standby and Replication(standby.options, standby.folder, standby.behaviour, self._disk)
         secure = context(wanted.tls) if wanted.tls is not None else None
         ports: dict[str, tuple[Callable[[], asyncio.Protocol], int | None, ssl.SSLContext | None]] = {
             "amqp": (lambda: AmqpProtocol(self), wanted.amqp_port, None),

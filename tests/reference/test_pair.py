@@ -12,7 +12,7 @@ from starts import starts_process
 
 from .pair_rig import OUT_OF_STEP, Pair, free_port
 
-NOT_IN_STEP = "member {} is out of step and does not take over: it waits for member {}"
+NOT_IN_STEP = "member {} does not take over: it is out of step, and waits for member {}"
 
 
 @pytest.fixture

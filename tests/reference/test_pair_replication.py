@@ -31,8 +31,8 @@ SEGMENTS = {1: b"one" + bytes(100), 2: bytes(7)}
 class Disk:
     """A journal of two segments, between whose batches there is always time."""
 
-    def when_idle(self, read, then):
-        then(read(SEGMENTS))
+    def snapshot(self, then):
+        then(SEGMENTS)
 
 
 class Rig:
@@ -41,8 +41,7 @@ class Rig:
     def __init__(self, folder, bound_s):
         self.options = PairOptions(folder, 1, ("127.0.0.1", free_port()), ("127.0.0.1", 1), bound_s)
         self.folder = SharedFolder(folder)
-        self.replication = Replication(self.options, self.folder, Honest())
-        self.replication.attach(Disk())
+        self.replication = Replication(self.options, self.folder, Honest(), Disk())
         self.confirmed = []
         self.changed = asyncio.Event()
 
@@ -224,7 +223,7 @@ def test_another_peer_gets_nothing(tmp_path, said):
 def test_bytes_that_are_no_frame_end_the_link(tmp_path):
     async def script(rig):
         await rig.in_step()
-        rig.say(b"\xff" * frames.HEAD)
+        rig.say(b"\xff" * frames.HEAD.size)
         with pytest.raises((EOFError, OSError)):
             await rig.hear()
         rig.replicate(1, *ENTRIES)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from conformance.reference.honest import LAZY_S, Lie
 from conformance.reference.liars.lie import lie
-from conformance.reference.store.records import Removed
+from conformance.reference.store.records import Change, Committed, Record, Removed, changes
 
 _lie = partial(lie, fault="kill")
+
+
+def _only(kept: Callable[[Sequence[Change]], Sequence[Change]]) -> Callable[[Record], Record]:
+    """Return a function that leaves of a record what is to be kept of its changes."""
+    return lambda record: Committed(tuple(kept(changes(record)))) if changes(record) else record
+
 
 PAIR_LIARS: dict[str, Lie] = {
     "confirms-before-its-replica": _lie(
@@ -19,7 +26,7 @@ PAIR_LIARS: dict[str, Lie] = {
     "forgets-acknowledgements-at-failover": _lie(
         "The removal of a message is stored by the active member, and not sent to the standby.",
         "delivered_after_restart returned_after_commit",
-        replicated=lambda stored: [each for each in stored if not isinstance(each, Removed)],
+        replicated=_only(lambda stored: [each for each in stored if not isinstance(each, Removed)]),
     ),
     "stale-replica-takes-over": _lie(
         "A member that is out of step takes over all the same.", "lost delivered_after_restart", heeds_in_sync=False
@@ -30,6 +37,6 @@ PAIR_LIARS: dict[str, Lie] = {
     "replicates-half-a-transaction": _lie(
         "Of what is stored as one, such as a transaction, only the first record is sent to the standby.",
         "half_applied lost_committed",
-        replicated=lambda stored: stored[:1],
+        replicated=_only(lambda stored: stored[:1]),
     ),
 }

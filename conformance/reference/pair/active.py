@@ -15,7 +15,7 @@ from conformance.reference.pair import frames
 from conformance.reference.pair.frames import PairFrame
 from conformance.reference.pair.members import MEMBERS, PairOptions, SharedFolder
 from conformance.reference.store.commit import Done
-from conformance.reference.store.records import Committed, Record, changes
+from conformance.reference.store.records import Record
 
 BACKLOG_BYTES = 64 * 1024 * 1024
 """Bytes beyond the snapshot that wait for a standby which is not in step; with more the link is closed."""
@@ -26,8 +26,8 @@ BROKEN = (OSError, EOFError, ValueError)
 
 async def read(reader: asyncio.StreamReader) -> tuple[PairFrame, bytes]:
     """Return the next frame, its kind and its payload. Raises `BROKEN`."""
-    kind, length = frames.head(await reader.readexactly(frames.HEAD))
-    return kind, await reader.readexactly(length)
+    kind, length = frames.HEAD.unpack(await reader.readexactly(frames.HEAD.size))
+    return PairFrame(kind), await reader.readexactly(length)
 
 
 class _Link:
@@ -41,27 +41,24 @@ class _Link:
 
 
 class Replication:
-    """The link of the active member to its standby.
+    """The link of the active member to its standby. It is set to replicate what `disk` stores.
 
     One batch of the group commit waits at a time. It is confirmed when the standby has it, or when the file `in-sync`
     does not name the standby.
     """
 
-    def __init__(self, options: PairOptions, folder: SharedFolder, behaviour: Honest) -> None:
+    def __init__(self, options: PairOptions, folder: SharedFolder, behaviour: Honest, disk: JournalThread) -> None:
         self._options = options
         self._folder = folder
         self._behaviour = behaviour
+        self._disk = disk
+        disk.replicate = self.replicate
         self._loop = asyncio.get_running_loop()
         self._link: _Link | None = None
         self._one_link = asyncio.Lock()
         self._named = True  # whether `in-sync` may name the standby, so that a batch has to wait for it
         self._done: Done | None = None
         self._timer: asyncio.TimerHandle | None = None
-
-    def attach(self, disk: JournalThread) -> None:
-        """Replicate this journal. No batch is confirmed before `start`."""
-        self._disk = disk
-        disk.replicate = self.replicate
 
     async def start(self) -> None:
         """Listen for the standby, and be the only member of `in-sync`. Raises `LaunchError`."""
@@ -87,14 +84,9 @@ class Replication:
 
     def _send(self, link: _Link, records: Sequence[Record]) -> None:
         link.sent += 1
-        link.writer.write(frames.records(link.sent, map(self._replicated, records)))
+        link.writer.write(frames.records(link.sent, map(self._behaviour.replicated, records)))
         if link.writer.transport.get_write_buffer_size() > link.backlog:
             link.writer.transport.abort()
-
-    def _replicated(self, entry: Record) -> Record:
-        whole = changes(entry)
-        kept = tuple(self._behaviour.replicated(whole))
-        return entry if len(kept) == len(whole) else Committed(kept)
 
     def _confirm(self) -> None:
         """Confirm the batch that waits, or close the link if the standby does not answer in time from now."""
@@ -155,7 +147,7 @@ class Replication:
             self._link = link
             begun.set_result(None)
 
-        self._disk.when_idle(dict, begin)
+        self._disk.snapshot(begin)
         await begun
 
     async def _say_alive(self, writer: asyncio.StreamWriter) -> None:
@@ -165,9 +157,8 @@ class Replication:
 
     async def _stand_alone(self) -> None:
         """Take the standby out of `in-sync`, and then confirm what waits for it."""
-        if self._named:
-            await self._write([self._options.member])
-            self._named = False
+        await self._write([self._options.member])
+        self._named = False
         self._confirm()
 
     async def _write(self, members: Sequence[int]) -> None:

@@ -18,24 +18,15 @@ from collections.abc import Iterable
 
 from conformance.reference.store.records import Record, payload, record
 
-_HEAD = struct.Struct(">BI")
+HEAD = struct.Struct(">BI")
 _SEGMENT = struct.Struct(">II")
 _BATCH = struct.Struct(">Q")
-
-HEAD = _HEAD.size
-"""Bytes of a frame before its payload."""
 
 PairFrame = enum.IntEnum("PairFrame", "HELLO ALIVE SEGMENT WHOLE RECORDS STORED IN_STEP")
 
 
 def frame(kind: PairFrame, data: bytes = b"") -> bytes:
-    return _HEAD.pack(kind, len(data)) + data
-
-
-def head(data: bytes) -> tuple[PairFrame, int]:
-    """Return the kind of a frame and the length of its payload in bytes. Raises `ValueError` for an unknown kind."""
-    kind, length = _HEAD.unpack(data)
-    return PairFrame(kind), length
+    return HEAD.pack(kind, len(data)) + data
 
 
 def segment(number: int, data: bytes) -> bytes:
@@ -49,7 +40,7 @@ def segment_of(data: bytes) -> tuple[int, bytes]:
 
 
 def records(batch: int, entries: Iterable[Record]) -> bytes:
-    framed = (_HEAD.pack(kind, len(data)) + data for kind, data in map(payload, entries))
+    framed = (HEAD.pack(kind, len(data)) + data for kind, data in map(payload, entries))
     return frame(PairFrame.RECORDS, _BATCH.pack(batch) + b"".join(framed))
 
 
@@ -58,9 +49,10 @@ def records_of(data: bytes) -> tuple[int, list[Record]]:
     found: list[Record] = []
     at = _BATCH.size
     while at < len(data):
-        kind, length = _HEAD.unpack_from(data, at)
-        found.append(record(kind, data, at + HEAD, at + HEAD + length))
-        at += HEAD + length
+        kind, length = HEAD.unpack_from(data, at)
+        at += HEAD.size
+        found.append(record(kind, data, at, at + length))
+        at += length
     return batch_of(data), found
 
 

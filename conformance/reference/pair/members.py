@@ -60,10 +60,7 @@ class SharedFolder:
         fcntl.flock(self._lock, fcntl.LOCK_UN)
 
     def in_sync(self) -> frozenset[int] | None:
-        """Return the members that may take over; None if there is no file: the pair has never been started.
-
-        Raises `LaunchError` if the file cannot be read, or has something else than numbers.
-        """
+        """Return the members that may take over; None before the first start of a pair. Raises `LaunchError`."""
         try:
             return frozenset(map(int, self._in_sync.read_text().split()))
         except FileNotFoundError:

@@ -61,13 +61,12 @@ class Standby:
         """Return when this member has the lock, and may take over."""
         while True:
             if not self.barred and self.folder.acquire():
-                members, me = self.folder.in_sync(), self.options.member
+                members, me, other = self.folder.in_sync(), self.options.member, self.options.other
                 if members is None or me in members or not self.behaviour.heeds_in_sync:
                     return
                 self.folder.release()
                 self.barred = True
-                reason = f"out of step and does not take over: it waits for member {self.options.other}"
-                print(f"member {me} is {reason}", flush=True)
+                print(f"member {me} does not take over: it is out of step, and waits for member {other}", flush=True)
             await asyncio.sleep(POLL_S)
 
     async def _follow(self) -> None:
@@ -129,10 +128,5 @@ class Standby:
         except (CorruptJournal, OSError) as error:
             files.close()
             raise LaunchError(f"data directory {self.data}: the snapshot is not stored: {error}") from error
-        loop, commit = asyncio.get_running_loop(), GroupCommit(Journal(recovered, identities=self.identities))
-        disk = JournalThread(commit, files, 0.0, lambda: turn())
-
-        def turn() -> None:
-            loop.call_soon(disk.start)
-
-        return commit, disk
+        commit = GroupCommit(Journal(recovered, identities=self.identities))
+        return commit, JournalThread(commit, files, 0.0)
