@@ -7,8 +7,7 @@ Reading order; each part uses only those before it:
 2. `core` has messages, queues and transactions. `store` is the journal: records and their bytes, group commit, files.
    `core.broker` joins the two.
 3. `amqp`, `amqp091` and `stomp` speak the protocols, `depth` HTTP. They turn bytes into bytes.
-4. `disk`, `sockets`, `server` and `pair` are the only modules that import asyncio. `pair` makes two brokers a pair, of
-   which one takes over when the other dies. `command` is the command line.
+4. `disk`, `sockets`, `server` and `pair` (two brokers) are the only ones with asyncio. `command` is the command line.
 
 Nothing is imported here: a start must cost milliseconds, and `python -m conformance.reference` passes through here.
 """

@@ -154,7 +154,9 @@ class Server:
         for number in (signal.SIGTERM, signal.SIGINT):
             self.loop.add_signal_handler(number, stop.set)
         self.guard = wanted.guard
-        replication = standby and Replication(standby.options, standby.folder, standby.behaviour, self._disk)
+        replication = None
+        if standby is not None:
+            replication = Replication(standby.options, standby.folder, standby.behaviour, self._disk)
         secure = context(wanted.tls) if wanted.tls is not None else None
         ports: dict[str, tuple[Callable[[], asyncio.Protocol], int | None, ssl.SSLContext | None]] = {
             "amqp": (lambda: AmqpProtocol(self), wanted.amqp_port, None),

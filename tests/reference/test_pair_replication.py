@@ -184,6 +184,18 @@ def test_a_second_connection_replaces_the_first(tmp_path):
     run(script, tmp_path)
 
 
+def test_a_connection_whose_end_was_not_seen_is_replaced(tmp_path):
+    """It has never said a word after its snapshot. The next one need not wait for it."""
+
+    async def script(rig):
+        await rig.standby()
+        silent = rig.writer
+        await rig.in_step()
+        silent.close()
+
+    run(script, tmp_path)
+
+
 def test_a_standby_that_does_not_read_is_cut_off(tmp_path, monkeypatch):
     """The broker does not keep without limit what a standby without a snapshot has not read."""
     monkeypatch.setattr("conformance.reference.pair.active.BACKLOG_BYTES", 0)

@@ -13,7 +13,6 @@ _lie = partial(lie, fault="kill")
 
 
 def _only(kept: Callable[[Sequence[Change]], Sequence[Change]]) -> Callable[[Record], Record]:
-    """Return a function that leaves of a record what is to be kept of its changes."""
     return lambda record: Committed(tuple(kept(changes(record)))) if changes(record) else record
 
 

@@ -5,10 +5,7 @@ kernel gives it to one process only, and frees it when that process ends. So bot
 
 - `members`: the shared folder. It has the lock, and the file `in-sync` with the members that may take over.
 - `frames`: what the members say to each other, as values and bytes. Free of I/O.
-- `active`: the member that has the lock sends a snapshot of its journal, and then each batch of the group commit. It
-  confirms a batch when the standby has it. If the standby does not answer in time, the active first takes it out of
-  `in-sync`, and then confirms alone.
+- `active`: the member that has the lock sends a snapshot of its journal, and then each batch of the group commit, which
+  it confirms when the standby has it. Before it confirms one alone it takes the standby out of `in-sync`.
 - `standby`: the other member stores what comes, and waits for the lock.
-
-The one place where a batch passes to the other member is `disk.JournalThread`; no protocol knows of it.
 """

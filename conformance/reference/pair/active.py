@@ -55,6 +55,7 @@ class Replication:
         disk.replicate = self.replicate
         self._loop = asyncio.get_running_loop()
         self._link: _Link | None = None
+        self._newest: _Link | None = None
         self._one_link = asyncio.Lock()
         self._named = True  # whether `in-sync` may name the standby, so that a batch has to wait for it
         self._done: Done | None = None
@@ -107,18 +108,16 @@ class Replication:
         with contextlib.suppress(*BROKEN):
             hello = await asyncio.wait_for(read(reader), self._options.bound_s)
             if hello == (PairFrame.HELLO, b"%d" % self._options.other):
-                if self._link is not None:
-                    self._link.writer.transport.abort()
+                previous, self._newest = self._newest, (link := _Link(writer))
+                if previous is not None:
+                    previous.writer.transport.abort()
                 async with self._one_link:
-                    await self._follow(reader, _Link(writer))
+                    await self._follow(reader, link)
         alive.cancel()
         writer.close()
 
     async def _follow(self, reader: asyncio.StreamReader, link: _Link) -> None:
-        """Keep the standby in step until the link ends, and then take it out of `in-sync`.
-
-        At the end of this broker `in-sync` stays as it is: a standby that it names has all that was confirmed.
-        """
+        """Keep the standby in step. If the link ends before this broker does, take the standby out of `in-sync`."""
         try:
             await self._snapshot(link)
             while True:

@@ -62,4 +62,4 @@ def stored(batch: int) -> bytes:
 
 def batch_of(data: bytes) -> int:
     """Return the number of the batch with which a payload begins."""
-    return int(_BATCH.unpack_from(data)[0])
+    return int.from_bytes(data[: _BATCH.size], "big")

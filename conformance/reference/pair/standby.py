@@ -53,8 +53,9 @@ class Standby:
         for task in going_on:
             task.cancel()
         await asyncio.gather(*going_on, return_exceptions=True)
-        for task in ended:
-            task.result()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+        await asyncio.gather(*ended)
         return not stopped.is_set()
 
     async def _await_lock(self) -> None:
@@ -75,18 +76,13 @@ class Standby:
             with contextlib.suppress(*BROKEN):
                 link = asyncio.open_connection(*self.options.peer)
                 reader, writer = await asyncio.wait_for(link, self.options.bound_s)
-                try:
+                with contextlib.closing(writer):
                     writer.write(frames.frame(PairFrame.HELLO, b"%d" % self.options.member))
                     await self._store(reader, writer)
-                finally:
-                    writer.close()
             await asyncio.sleep(POLL_S)
 
     async def _store(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Store the snapshot and then each batch, and answer when it is synced, until the link ends.
-
-        An active member that is silent for too long is as one that has closed the link.
-        """
+        """Store the snapshot and then each batch, and answer when it is synced, until the link ends or is silent."""
         segments: dict[int, bytes] = {}
         commit = disk = None
         try:
@@ -115,10 +111,7 @@ class Standby:
                 await disk.leave()
 
     def _installed(self, segments: Mapping[int, bytes]) -> tuple[GroupCommit, JournalThread]:
-        """Put the snapshot in place of this member's journal, and open that. Raises `LaunchError`.
-
-        This member is not in `in-sync` here, so it never starts from a snapshot that is not whole.
-        """
+        """Put a snapshot in place of the journal, and open that; `in-sync` has not this member. Raises `LaunchError`."""
         files = SegmentFiles(self.data, self.behaviour)
         try:
             with loading():

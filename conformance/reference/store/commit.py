@@ -35,17 +35,14 @@ def do_nothing() -> None:
 
 
 class Batch(NamedTuple):
-    """One trip to the disk: `writes` in order, then a sync if `sync`; after it the `unneeded` segments may go.
-
-    `records` are those of its operations: what a copy of this journal needs, which compacts itself.
-    """
+    """One trip to the disk: `writes` in order, then a sync if `sync`; after it the `unneeded` segments may go."""
 
     writes: list[Write]
     sync: bool
     unneeded: list[int]
     done: list[Done]
     sequence: int
-    records: Sequence[Record] = ()
+    records: Sequence[Record] = ()  # of its operations; the writes also have the copies of compaction
 
 
 class _Waiting(NamedTuple):
