@@ -41,15 +41,17 @@ class NodesTable(Table):
 
     `enough` is how many nodes must be left so that one of them takes over when another dies; if fewer are left, all
     start again. `shared` is a process that they need. If only one node serves clients, the others are in step with it
-    when the pattern `standby_log` is in their log. If each queue has a leader of its own, `leads` says how it is asked
-    for. `changes` are tables that are laid over the file, as those of `since` are; their texts may hold `{cluster}`,
-    `{node}`, `{peer.K.NAME_port}` and `{other.NAME_port}`.
+    when the pattern `standby_log` is in their log. `waits_log` is in that of a node that is started and may not serve
+    before another one is there: nodes are then started one after another, the one that served last at the end. If each
+    queue has a leader of its own, `leads` says how it is asked for. `changes` are tables that are laid over the file,
+    as those of `since` are; their texts may hold `{cluster}`, `{node}`, `{peer.K.NAME_port}` and `{other.NAME_port}`.
     """
 
     counts: tuple[int, ...] = pydantic.Field(min_length=1)
     enough: int = 1
     shared: Shared | None = None
     standby_log: Pattern = ""
+    waits_log: Pattern = ""
     leads: Leads | None = None
     changes: Mapping[str, Any] = {}
 

@@ -85,7 +85,7 @@ class ClusterBroker:
         left = [node for node in self.nodes if not node.gone()]
         try:
             if self.node in left or len(left) < self._rules.enough:
-                self._start([self.node, *(node for node in self.nodes if node is not self.node)], wrap, more, ready_s)
+                self._start([*(node for node in self.nodes if node is not self.node), self.node], wrap, more, ready_s)
             else:
                 self._take_over(left, ready_s)
         except BaseException:
@@ -128,10 +128,12 @@ class ClusterBroker:
         if self._shared is not None:
             self._shared.start()
         launched = [node for node in nodes if node.gone()]
-        for node in launched:
+        for node in launched:  # the one that served last at the end: what was away must not serve without it
             node.launch(wrap, more=more)
+            if self._rules.waits_log:
+                node.wait_until(functools.partial(self._unsettled, node), ready_s)
         if self._rules.standby_log:
-            self.node = self._first_to_serve(launched, ready_s)
+            self.node = self._first_to_serve(launched, ready_s) if self.node in launched else self.node
             for node in launched:
                 node.wait_until(functools.partial(self._out_of_step, node), ready_s)
         else:
@@ -166,6 +168,11 @@ class ClusterBroker:
 
         nodes[0].wait_until(missing, ready_s, anew=anew)
         return found[0]
+
+    def _unsettled(self, node: NativeBroker) -> str:
+        """Whether a node that was launched does not yet serve, is not in step, and does not wait for another."""
+        settled = node.has_logged(self._rules.waits_log) or node.has_logged(self._rules.standby_log)
+        return "" if settled or not node.missing() else f"nodes.waits_log: {node.missing()}"
 
     def _out_of_step(self, node: NativeBroker) -> str:
         pattern = self._rules.standby_log

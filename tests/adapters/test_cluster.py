@@ -1,0 +1,135 @@
+"""Brokers of several nodes: who serves, who takes over, and what is left where a node does not join."""
+
+import dataclasses
+import signal
+
+import pytest
+
+from conformance import adapters
+from conformance.adapters import BrokerRequest, open_broker
+from conformance.adapters.distribution import fetch
+from conformance.adapters.file.nodes_table import NODES
+from conformance.adapters.system import BrokerUnderTest
+from conformance.errors import LaunchError, UsageError
+from conformance.faults.possible import ThisMachine
+from conformance.ledger import Ledger
+from conformance.processes import send_all
+from conformance.run.readiness_probe import ProbeClient
+from conformance.scenario.needs import Means
+from conformance.scenario.script import KillNodes, Nth, PowerLoss
+
+LACKS = fetch.not_installed(adapters.find("rabbitmq").file)
+AT = Nth("confirm", 1)
+
+
+def opened(name, nodes, protocol="amqp"):
+    return open_broker(BrokerRequest(name, protocol, overrides={NODES: nodes}))
+
+
+def prepared(tmp_path, request, change=None):
+    adapter = request.adapter
+    adapter = dataclasses.replace(adapter, file=adapter.file.model_copy(update=change)) if change else adapter
+    settings, client = adapter.effective(request.overrides), ProbeClient(adapter, request.protocol)
+    return adapter.prepare(tmp_path / "b", settings, ["q"], Ledger(tmp_path, "cluster"), client=client), client
+
+
+def kill(processes):
+    with processes.armed("kill") as handles:
+        send_all(handles, signal.SIGKILL)
+    assert processes.wait_gone(10)
+
+
+@pytest.mark.process
+def test_another_node_takes_over_with_what_was_confirmed(tmp_path):
+    """The dead one returns by the next start, and takes over in its turn; so does either when both have died."""
+    broker, client = prepared(tmp_path, opened("reference", 2))
+    with broker:
+        broker.start()
+        first = broker.node
+        client.send(broker, "q")
+
+        kill(broker.met("serving"))
+        broker.start()
+        second = broker.node
+        assert second is not first
+        assert first.gone()
+        assert client.depth(broker, "q") == 1
+
+        broker.start()  # the dead one returns, beside the one that serves
+        assert broker.node is second
+        assert not first.gone()
+
+        kill(broker.met("another"))
+        assert first.gone()
+        client.send(broker, "q")
+        kill(broker.met("all"))
+        broker.start()
+        assert broker.node is second, "the one that was away serves without what was confirmed meanwhile"
+        assert client.depth(broker, "q") == 2
+        assert broker.epoch == 4
+
+        broker.stop()
+        assert broker.met("all").gone()
+
+
+@pytest.mark.process
+def test_a_node_that_does_not_join_is_named_and_nothing_is_left(tmp_path):
+    request = opened("reference", 2)
+    start = request.adapter.file.start
+    wrong = start.model_copy(update={"command": (*start.command, "--no-such-option")})
+    broker, _ = prepared(tmp_path, request, {"start": wrong})
+
+    with broker, pytest.raises(LaunchError, match=r"2 nodes .*ended with status .*node-[12]/start-1\.log"):
+        broker.start()
+
+    assert broker.met("all").gone()
+
+
+@pytest.mark.process
+def test_a_process_that_nodes_share_must_listen(tmp_path):
+    request = opened("reference", 2)
+    rules = request.adapter.file.nodes
+    assert rules is not None
+    shared = {"command": ["true"], "port": "http"}
+    nodes = type(rules).model_validate({**rules.model_dump(), "shared": shared})
+    broker, _ = prepared(tmp_path, request, {"nodes": nodes})
+
+    with broker, pytest.raises(LaunchError, match=r"nodes\.shared\.command: true ended by itself.*shared\.log"):
+        broker.start()
+
+
+@pytest.mark.process
+@pytest.mark.skipif(bool(LACKS), reason=LACKS)
+def test_a_majority_of_three_goes_on(tmp_path):
+    """RabbitMQ: of three one may die, and when two have died all must be there again."""
+    broker, client = prepared(tmp_path, opened("rabbitmq", 3, "amqp091"))
+    with broker:
+        broker.start()
+        client.send(broker, "q")
+        kill(broker.met("serving"))
+        broker.start()
+        assert [node.gone() for node in broker.nodes].count(True) == 1
+        client.send(broker, "q")
+        kill(broker.met("serving"))
+        broker.start()
+
+        assert not any(node.gone() for node in broker.nodes)
+        assert client.depth(broker, "q") == 2
+
+
+def test_faults_of_nodes_need_several_and_those_of_a_disk_one():
+    one, pair = (opened("reference", nodes) for nodes in (1, 2))
+    systems = [BrokerUnderTest(each.adapter, "amqp", each.adapter.effective(each.overrides)) for each in (one, pair)]
+    dies, power = KillNodes(AT, "serving"), PowerLoss(AT)
+
+    assert [bool(dies.available(system, ThisMachine())) for system in systems] == [True, False]
+    assert "--set nodes=N" in ThisMachine().lacks(Means.NODES)
+    assert systems[0].lacks(power) == ""
+    assert "with one node" in systems[1].lacks(power)
+
+
+def test_a_number_of_nodes_that_the_file_does_not_have_is_refused():
+    with pytest.raises(UsageError, match=r"nodes.*3"):
+        opened("reference", 3)
+    with pytest.raises(UsageError, match="nodes"):
+        opened("mosquitto", 2, "mqtt")
