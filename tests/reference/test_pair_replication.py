@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import threading
 import zlib
 
 import pytest
@@ -15,7 +17,17 @@ from conformance.reference.pair.active import Replication, read
 from conformance.reference.pair.frames import PairFrame
 from conformance.reference.pair.members import PairOptions, SharedFolder
 from conformance.reference.pair.standby import Standby
-from conformance.reference.store.records import Committed, QueueDeclared, Removed, Stored, segment_header
+from conformance.reference.store.files import SegmentFiles
+from conformance.reference.store.records import (
+    Committed,
+    QueueDeclared,
+    Removed,
+    Stored,
+    frame,
+    payload,
+    segment_header,
+)
+from conformance.reference.store.recovery import recover
 
 from .pair_rig import free_port
 
@@ -154,19 +166,22 @@ def wrapped(call, event):
     return called
 
 
-def test_no_batch_waits_for_a_standby_that_has_no_snapshot(tmp_path):
-    """What is stored since is sent behind the snapshot; once that is there, batches wait for the standby."""
+def test_no_batch_waits_for_a_standby_that_has_no_snapshot(tmp_path, monkeypatch):
+    """What is stored since is sent behind the snapshot. The standby is in step when it has that as well."""
 
     async def script(rig):
         assert await rig.standby() == SEGMENTS
         rig.replicate(1, *ENTRIES)
         assert rig.confirmed == [(1, ALONE)]
+        written, write = [], rig.folder.write
+        monkeypatch.setattr(
+            rig.folder, "write", lambda each: written.append(rig.replication._link.stored) or write(each)
+        )
         rig.say(frames.stored(0))
         assert frames.batch_of((await rig.hear(PairFrame.RECORDS))[1]) == 1
-        assert rig.folder.in_sync() == ALONE
         rig.say(frames.stored(1))
         await rig.hear(PairFrame.IN_STEP)
-        assert rig.folder.in_sync() == BOTH
+        assert (written, rig.folder.in_sync()) == ([1], BOTH)
 
     run(script, tmp_path)
 
@@ -293,6 +308,45 @@ def test_a_standby_leaves_an_active_member_that_is_silent(tmp_path):
                 writer.close()
 
     asyncio.run(play())
+
+
+def test_a_standby_answers_after_its_sync(tmp_path, monkeypatch):
+    """The sync takes long enough to hear an answer that comes before it."""
+    order, answered = [], threading.Event()
+
+    def sync(descriptor):
+        order.append("answered" if answered.wait(0.3) else "synced")
+        os.fdatasync(descriptor)
+
+    async def play():
+        over = asyncio.Event()
+
+        async def accept(reader, writer):
+            await read(reader)
+            head = segment_header(1, 1) + frame(*payload(ENTRIES[0]), 1, 0)
+            writer.write(frames.segment(1, head.ljust(1000, b"\0")) + frames.frame(PairFrame.WHOLE))
+            await read(reader)
+            monkeypatch.setattr("conformance.reference.store.files._fdatasync", sync)
+            writer.write(frames.records(1, ENTRIES[1:]))
+            assert frames.batch_of((await read(reader))[1]) == 1
+            answered.set()
+            over.set()
+            writer.close()
+
+        port = free_port()
+        async with await asyncio.start_server(accept, "127.0.0.1", port), asyncio.timeout(PATIENCE):
+            options = PairOptions(tmp_path, 2, ("127.0.0.1", 1), ("127.0.0.1", port))
+            follows = asyncio.create_task(
+                Standby(options, SharedFolder(tmp_path), tmp_path / "data", Honest(), 10)._follow()
+            )
+            await over.wait()
+            follows.cancel()
+            await asyncio.gather(follows, return_exceptions=True)
+
+    asyncio.run(play())
+
+    assert order[:1] == ["synced"]
+    assert [*recover(SegmentFiles(tmp_path / "data").read()).messages] == [2]
 
 
 def test_a_snapshot_that_cannot_be_stored_ends_the_standby(tmp_path):

@@ -111,7 +111,7 @@ class Standby:
                 await disk.leave()
 
     def _installed(self, segments: Mapping[int, bytes]) -> tuple[GroupCommit, JournalThread]:
-        """Put a snapshot in place of the journal, and open that; `in-sync` has not this member. Raises `LaunchError`."""
+        """Put a snapshot in place of the journal, while `in-sync` is without this member. Raises `LaunchError`."""
         files = SegmentFiles(self.data, self.behaviour)
         try:
             with loading():
