@@ -26,6 +26,7 @@ import msgspec
 import conformance
 from conformance import campaign, claims, ledger, locks, paths, processes, scenario
 from conformance.adapters import Adapter, find, vendor_clients
+from conformance.adapters.file.nodes_table import NODES, PAIR
 from conformance.campaign import Campaign, Options, Watcher
 from conformance.errors import UsageError, matching
 from conformance.frontend.progress import Show
@@ -35,6 +36,7 @@ from conformance.judge.spark import JudgeSession
 from conformance.protocols import PROTOCOLS, WIRES
 from conformance.reference.honest import Lie
 from conformance.reference.liars import LIARS
+from conformance.reference.liars.pair import IN_PAIR
 from conformance.report import html, questions
 from conformance.run.planning import Planned
 
@@ -362,7 +364,9 @@ def _rows(
 
     Return the rows that had a trial, and the scenarios.
     """
-    words = [*([f"liar={name}"] if name else []), *([f"profile={liar.needs}"] if liar.needs != "standard" else [])]
+    profile = [] if liar.needs in ("standard", IN_PAIR) else [f"profile={liar.needs}"]
+    pair = [f"{NODES}={PAIR}"] if liar.needs == IN_PAIR else []
+    words = [*([f"liar={name}"] if name else []), *profile, *pair]
     with locks.scratch("selftest") as folder:
         made = prepare_run(words, chosen, folder / "run", protocol=protocol, required=required)
         planned = made.trials

@@ -209,9 +209,6 @@ class Honest:
     heeds_in_sync = True
     """Whether a member of a pair that is out of step leaves it to the other one to take over."""
 
-    marks_recovered = True
-    """Whether a message that a start finds in the journal is one that some consumer may have had."""
-
     def replicated(self, record: Record) -> Record:
         """Return what goes to the standby of a pair where the active member has stored this record."""
         return record
@@ -385,7 +382,7 @@ class Lie:
         does: What this broker does wrong, as the documentation says it.
         shows: The anomalies of the judge that it shows; empty if the judge has none for it.
         fault: The fault of the suite that shows it, or `none`.
-        needs: The profile under which it can be seen.
+        needs: The profile under which it can be seen, or `pair`.
         overrides: The member of `Honest` that is replaced, and its replacement.
     """
 

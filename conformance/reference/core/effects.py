@@ -104,7 +104,7 @@ class Effects:
         rest = self._behaviour.restores(stored.rest)
         message = Message(stored.id, queue, number, True, rest, stored.bare, stored.expires_ms)
         message.failures = stored.failures
-        message.acquired = self._behaviour.marks_recovered
+        message.acquired = True
         queue.reserve(len(message.bare))
         message.advance(SettlementEvent.STORED)
         self._add(queue, message, hidden=self._behaviour.hides_recovered)

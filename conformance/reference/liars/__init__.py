@@ -2,7 +2,7 @@
 
 `Honest` names the points at which a broker could lie; a row of the table overrides exactly one of them. The broker asks
 these questions and never learns who answers. To add a liar, add a row to one of the tables in this folder, and its line
-in docs/reference/liars.md. `FAMILIES` has those whose name has a number. `PAIR_LIARS` has those that only a pair shows.
+in docs/reference/liars.md. `FAMILIES` has those whose name has a number.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import re
 from conformance.errors import UsageError
 from conformance.reference.honest import Honest, Lie
 from conformance.reference.liars.delivering import DELIVERING
-from conformance.reference.liars.pair import PAIR_LIARS
+from conformance.reference.liars.pair import IN_PAIR, PAIRED
 from conformance.reference.liars.storing import FAMILIES, STORING
 from conformance.reference.liars.transactions import TRANSACTIONS
 
-LIARS: dict[str, Lie] = {**STORING, **DELIVERING, **TRANSACTIONS}
+LIARS: dict[str, Lie] = {**STORING, **DELIVERING, **TRANSACTIONS, **PAIRED}
 """The liars by the name that `--liar` takes."""
 
 
@@ -44,9 +44,11 @@ def behaviour(name: str | None, *, in_pair: bool = False) -> Honest:
 
     A liar of a pair is for a broker that is `in_pair`; for another one it is a `UsageError`.
     """
-    if name in PAIR_LIARS and not in_pair:
+    if name is None:
+        return Honest()
+    if (found := find(name)).needs == IN_PAIR and not in_pair:
         raise UsageError(f"--liar {name} lies as a member of a pair: give --pair too, or choose another liar")
-    return Honest() if name is None else (PAIR_LIARS.get(name) or find(name)).behaviour()
+    return found.behaviour()
 
 
 def rows() -> dict[str, Lie]:
@@ -55,8 +57,7 @@ def rows() -> dict[str, Lie]:
 
 
 def describe() -> str:
-    described = [f"  {name}\n      {lie.does}" for name, lie in (rows() | PAIR_LIARS).items()]
-    return "\n".join([*described[: -len(PAIR_LIARS)], "with --pair only:", *described[-len(PAIR_LIARS) :]])
+    return "\n".join(f"  {name}\n      {lie.does}" for name, lie in rows().items())
 
 
 def table() -> str:

@@ -1,4 +1,4 @@
-"""Liars that only a pair shows: `--liar` takes them with `--pair`. Give both members the same one."""
+"""Liars that only a pair shows: `--liar` takes them with `--pair` (`--set nodes=2`). Both members have the same one."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from conformance.reference.honest import LAZY_S, Lie
 from conformance.reference.liars.lie import lie
 from conformance.reference.store.records import Change, Committed, Record, Removed, changes
 
-_lie = partial(lie, fault="kill")
+IN_PAIR = "pair"
+"""`Lie.needs` of a liar that is a member of a pair."""
+
+_lie = partial(lie, fault="kill_nodes", needs=IN_PAIR)
 
 
 def _only(kept: Callable[[Sequence[Change]], Sequence[Change]]) -> Callable[[Record], Record]:
     return lambda record: Committed(tuple(kept(changes(record)))) if changes(record) else record
 
 
-PAIR_LIARS: dict[str, Lie] = {
+PAIRED: dict[str, Lie] = {
     "confirms-before-its-replica": _lie(
         "The active member confirms what is on its own disk; the standby gets it half a second later.",
         "lost lost_committed delivered_after_restart",
@@ -29,9 +32,6 @@ PAIR_LIARS: dict[str, Lie] = {
     ),
     "stale-replica-takes-over": _lie(
         "A member that is out of step takes over all the same.", "lost delivered_after_restart", heeds_in_sync=False
-    ),
-    "unmarked-after-failover": _lie(
-        "A member that takes over marks no message as redelivered.", "unmarked", marks_recovered=False
     ),
     "replicates-half-a-transaction": _lie(
         "Of what is stored as one, such as a transaction, only the first record is sent to the standby.",
