@@ -19,6 +19,7 @@ import pytest
 from benchmarks import triggers
 from conformance import adapters, claims, paths, scenario
 from conformance.adapters import vendor_clients
+from conformance.adapters.file.nodes_table import NODES
 from conformance.adapters.file.settings import weaken
 from conformance.claims import Subject, unmet
 from conformance.judge import anomalies
@@ -216,7 +217,8 @@ def test_every_decided_claim_can_be_decided_somewhere():
             for word, choice in setting.choices.items()
             if not choice.refused
         }
-        for changed in settings | words:
+        several = {((NODES, count),) for count in (adapter.file.nodes.counts if adapter.file.nodes else ())}
+        for changed in settings | words | several:
             given = weaken(adapter.file, dict(changed), {})
             effective = adapter.effective(given)
             here = Selection(

@@ -113,12 +113,12 @@ def test_a_sync_is_tried_where_it_is_documented(adapter, protocol, tried):
 @pytest.mark.parametrize(
     ("adapter", "protocol", "tried"),
     [
-        ("rabbitmq@3.10.8:docker", "amqp", "DUR-01 DUR-02 ORDER-01 REQ-02"),
-        ("rabbitmq@4.0.5:docker", "amqp", "AMQP-01 AMQP-02 AMQP-03 DUR-01"),
+        ("rabbitmq@3.10.8:docker", "amqp", "DUR-01 DUR-02 ORDER-01 QQ-02 REQ-02"),
+        ("rabbitmq@4.0.5:docker", "amqp", "AMQP-01 AMQP-02 AMQP-03 DUR-01 QQ-02"),
         (
             "rabbitmq@4.0.5:docker",
             "stomp",
-            "AUTO-01 CONF-01 DUR-01 DUR-02 PRE-01 QQ-01 REDEL-01 REQ-01 STOMP-01 STOMP-02 STOMP-03",
+            "AUTO-01 CONF-01 DUR-01 DUR-02 PRE-01 QQ-01 QQ-02 REDEL-01 REQ-01 STOMP-01 STOMP-02 STOMP-03",
         ),
         ("activemq", "amqp", ""),
     ],
