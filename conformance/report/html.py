@@ -12,7 +12,7 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from conformance.errors import visible
 from conformance.judge.plan.timeline import fold
 from conformance.judge.rows import ControlResult, Course, Judgement, Verdict, VerdictRow, Witness
 from conformance.records import TrialRecord
-from conformance.report import model, phrases, pictures, questions
+from conformance.report import ci, model, phrases, pictures, questions
 from conformance.report.model import Expectations
 from conformance.scenario import Scenario
 from conformance.scenario.reading import singles
@@ -41,31 +41,32 @@ _BESIDE = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]*\)")
 
 @dataclasses.dataclass(frozen=True)
 class ClaimView:
-    """A claim with all its rows, and its cells. `claim` is None if the catalogue no longer has it."""
+    """A claim with all its rows, and its cells. `claim` is None if the catalogue no longer has it.
 
-    id: str
-    says: str
-    section: str
-    kind: str
-    scope: str
-    subject: str
+    `about` is the claim, or one of its rows. `said_by` names a document of which this claim is not the broker's own.
+    """
+
     claim: Claim | None
+    about: Claim | VerdictRow
     rows: tuple[VerdictRow, ...]
     line: questions.Line
     url: str
+    said_by: str
     reason: str
     not_promised: bool
 
+    @property
+    def id(self) -> str:
+        return self.line.name
+
 
 @dataclasses.dataclass(frozen=True)
-class DocumentView:
-    """The claims of one source document: answered, not tried and not applicable."""
+class GroupView:
+    """The claims that answer one question: those that were tried, and not."""
 
     title: str
-    url: str
     answered: tuple[ClaimView, ...]
     not_tried: tuple[ClaimView, ...]
-    not_applicable: tuple[ClaimView, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,13 +123,16 @@ def page(
             run=judgement.run,
             doubts=model.doubts(judgement, catalogue, expected),
             questions=questions.lines(judgement, scenarios),
-            sentence=questions.sentence(judgement),
-            account=questions.account(judgement),
+            opening=questions.opening(judgement),
+            counts=model.counts(judgement, catalogue),
+            first=first_violation(judgement.rows, expected),
+            next_step=phrases.next_step(judgement, first_violation(judgement.rows, expected)),
+            copied=ci.opening(judgement, catalogue, expected, scenarios),
             models=list(questions.MODELS),
             problems=problems,
             shown_by=lambda row: [one for one in problems if one.is_shown_by(row)],
-            documents=documents(judgement, catalogue, scenarios, ours=False),
-            self_checks=documents(judgement, catalogue, scenarios, ours=True),
+            claims=claim_views(judgement, catalogue, scenarios, ours=False),
+            self_checks=claim_views(judgement, catalogue, scenarios, ours=True),
             scenarios=scenario_views(judgement, scenarios),
             crossings=crossing_views(judgement),
             untried=[item.id for item in scenarios.values() if item.id not in _with_trials(judgement)],
@@ -187,63 +191,68 @@ def _marks(row: VerdictRow, judgement: Judgement, catalogue: Catalogue, expected
     return [*found, "not promised by this product"] if model.not_promised(row, judgement.run, catalogue) else found
 
 
-def documents(
+def claim_views(
     judgement: Judgement, catalogue: Catalogue, scenarios: Mapping[str, Scenario], *, ours: bool
-) -> list[DocumentView]:
-    """Return by source document the claims about the broker, or those about the suite's own session (`ours`).
+) -> tuple[list[GroupView], dict[str, list[ClaimView]]]:
+    """Return by question the claims about the broker, or about the suite itself, and by reason what cannot apply.
 
-    A claim of the catalogue without a row stands where its subject belongs.
+    The broker's own claims come first, then common ones. A claim without a row stands where its subject belongs.
     """
     by_claim: dict[str, list[VerdictRow]] = {}
     for row in judgement.self_checks if ours else judgement.rows:
         by_claim.setdefault(row.claim, []).append(row)
-    grouped: dict[str, list[ClaimView]] = {}
     elsewhere = {row.claim for row in judgement.rows + judgement.self_checks} - by_claim.keys()
     left, known = questions.left_out(judgement, scenarios), questions.known_problems(judgement.run)
     others = [one.id for one in catalogue.claims.values() if (one.subject is Subject.SESSION) == ours]
-    for claim_id in [one for one in dict.fromkeys([*others, *by_claim]) if one not in elsewhere]:
-        claim, rows = catalogue.claims.get(claim_id), by_claim.get(claim_id, [])
-        title = catalogue.document_title(claim) if claim else rows[0].document
-        line = questions.line(
-            claim_id,
-            rows,
-            (one for one in left if one.claim == claim_id),
-            (one for one in known if claim_id in one.claims),
+    views = [
+        _claim_view(
+            questions.line(
+                name,
+                by_claim.get(name, []),
+                (one for one in left if one.claim == name),
+                (one for one in known if name in one.claims),
+            ),
+            judgement,
+            catalogue,
         )
-        grouped.setdefault(title, []).append(_claim_view(line, claim, judgement, catalogue))
-    return [_document(title, views) for title, views in grouped.items()]
+        for name in dict.fromkeys([*others, *by_claim])
+        if name not in elsewhere
+    ]
+    profiles = set(judgement.run.profiles)
+    views.sort(key=lambda view: _rank(view.claim, profiles))
+    groups = {asks: GroupView(asks, (), ()) for asks in questions.QUESTIONS}
+    away: dict[str, list[ClaimView]] = {}
+    for view in views:
+        if not view.rows and {row.verdict for row in view.line.rows} == {Verdict.NOT_APPLICABLE}:
+            away.setdefault(view.reason, []).append(view)
+            continue
+        anomalies = [row.anomaly for row in view.rows] + [*(view.claim.checks if view.claim else ())]
+        asks = next(filter(None, map(questions.question_of, anomalies)), list(groups)[3])
+        name = "answered" if view.rows else "not_tried"
+        groups[asks] = dataclasses.replace(groups[asks], **{name: (*getattr(groups[asks], name), view)})
+    return [group for group in groups.values() if group.answered or group.not_tried], away
 
 
-def _claim_view(line: questions.Line, claim: Claim | None, judgement: Judgement, catalogue: Catalogue) -> ClaimView:
-    rows = line.rows
+def _rank(claim: Claim | None, profiles: Collection[str]) -> int:
+    """Return the place of a claim: the vendor's own, common ones, expectations of the suite, then other vendors'."""
+    own = claim is not None and bool(set(claim.binds) & set(profiles))
+    return 0 if own or claim is None else 3 if claim.binds else 2 if claim.is_expectation else 1
+
+
+def _claim_view(line: questions.Line, judgement: Judgement, catalogue: Catalogue) -> ClaimView:
+    claim, rows = catalogue.claims.get(line.name), line.rows
     reasons = dict.fromkeys(row.reason for row in rows if row.verdict in phrases.UNTRIED)
     silent = "the judge was not asked about it: it has no row"
     return ClaimView(
-        id=line.name,
-        says=claim.says if claim else rows[0].says,
-        section=claim.source.section if claim else rows[0].section,
-        kind=claim.kind if claim else rows[0].kind,
-        scope=claim.scope if claim else rows[0].scope,
-        subject=claim.subject if claim else rows[0].subject,
         claim=claim,
+        about=claim or rows[0],
         rows=tuple(model.tried_rows(rows)),
         line=line,
         url=catalogue.url(claim) if claim else "",
+        said_by="" if claim is None or claim.is_expectation else catalogue.document_title(claim),
         reason="; ".join(reasons) if rows else silent,
         not_promised=any(model.not_promised(row, judgement.run, catalogue) for row in rows),
     )
-
-
-def _document(title: str, views: Sequence[ClaimView]) -> DocumentView:
-    groups: dict[str, list[ClaimView]] = {"answered": [], "not_tried": [], "not_applicable": []}
-    for view in views:
-        if view.rows:
-            groups["answered"].append(view)
-        else:
-            only = {row.verdict for row in view.line.rows} == {Verdict.NOT_APPLICABLE}
-            groups["not_applicable" if only else "not_tried"].append(view)
-    url = next((view.url.partition("#")[0] for view in views), "")
-    return DocumentView(title, url, *(tuple(group) for group in groups.values()))
 
 
 def scenario_views(judgement: Judgement, scenarios: Mapping[str, Scenario]) -> list[ScenarioView]:
@@ -329,6 +338,20 @@ def first_timeline(rows: Iterable[VerdictRow]) -> Witness | None:
     return next((witness for row in rows for witness in row.witnesses if witness.timeline), None)
 
 
+def first_violation(rows: Iterable[VerdictRow], expected: Expectations | None = None) -> VerdictRow | None:
+    """Return the violation whose story comes first: one that was not expected, with a time line, of a loss."""
+    return min(
+        (row for row in rows if row.verdict is Verdict.VIOLATED),
+        key=lambda row: (
+            bool(expected and expected.excuses(row)),
+            first_timeline([row]) is None,
+            not questions.is_loss(row.anomaly),
+            row.standing,
+        ),
+        default=None,
+    )
+
+
 @functools.cache
 def markdown(path: Path) -> Markup:
     """Return a Markdown file of ours as HTML: tables whose rows about a file can be linked to, no links beside it."""
@@ -389,11 +412,13 @@ def environment() -> jinja2.Environment:
         "exposure": phrases.exposure_words,
         "control": phrases.control_words,
         "bound": phrases.bound_words,
+        "own_reason": phrases.own_reason,
         "timeline": timeline,
         "gravity": phrases.gravity,
         "extent": phrases.extent,
         "to_decide": phrases.command_to_decide,
         "ending": pictures.ending,
+        "story": pictures.story,
         "lanes": pictures.lanes,
         "strip": pictures.strip,
         "times": pictures.times,
@@ -408,6 +433,8 @@ def environment() -> jinja2.Environment:
         script=Markup(script),  # noqa: S704
         script_hash=f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}",
         meanings=phrases.MEANINGS,
+        fair=questions.FAIR,
+        strong=questions.STRONG,
         first_timeline=first_timeline,
     )
     return environment

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shlex
 from collections.abc import Iterable
 
@@ -147,7 +148,7 @@ def extent(run: RunRecord) -> str:
     return "a whole run, with --thorough" if "--thorough" in words else "a whole run"
 
 
-_OF_SELECTION = ("--claims", "--trials", "--seed", "--budget", "--out")
+_OF_SELECTION = ("--claims", "--scenario", "--trials", "--seed", "--budget", "--out")
 """Options with a value that a run to decide one claim does not take over."""
 
 
@@ -156,15 +157,30 @@ def command_to_decide(row: VerdictRow, command: str) -> str:
 
     `command` is that of the run: broker, protocol and settings stay.
     """
+    kept = _without_selection(command)
+    return f"{kept} {shlex.join(['--claims', row.claim, '--trials', str(max(2 * row.trials, 6))])}" if kept else ""
+
+
+def _without_selection(command: str) -> str:
     words = shlex.split(command)
     if words[:2] != ["conformance", "run"]:
         return ""
-    kept = [
-        word
-        for before, word in zip(["", *words], words, strict=False)
-        if word not in (*_OF_SELECTION, "--quick") and before not in _OF_SELECTION
-    ]
-    return shlex.join([*kept, "--claims", row.claim, "--trials", str(max(2 * row.trials, 6))])
+    pairs = zip(["", *words], words, strict=False)
+    return shlex.join(w for before, w in pairs if w not in (*_OF_SELECTION, "--quick") and before not in _OF_SELECTION)
+
+
+def next_step(judgement: Judgement, violation: VerdictRow | None) -> tuple[str, str]:
+    """Return what a reader can do next, and the command: see a violation again, decide what is open, play the rest."""
+    run = judgement.run
+    if violation and violation.replay:
+        return "To see it again, type in the folder of this report:", violation.replay
+    undecided = (row for row in judgement.rows if row.verdict is Verdict.INCONCLUSIVE and not row.decided_by)
+    for row in undecided:
+        if command := command_to_decide(row, run.command):
+            return f"To decide {row.claim}, try it with more trials:", command
+    if extent(run).startswith("a whole run"):
+        return "To repeat this run:", run.command
+    return "To play the other tests too:", _without_selection(run.command) or run.command
 
 
 def exposure_words(exposure: Exposure | None) -> str:
@@ -207,6 +223,16 @@ def bound_words(row: VerdictRow) -> str:
     left = confidence.may_fail(row.bound, faults_named(row.fault), could) if row.bound is not None else ""
     passes = confidence.chance_of_control(row.q) if row.q is not None else ""
     return "; ".join(part for part in (left, passes) if part)
+
+
+_BESIDE = re.compile(r" \(at least [^)]*\)| (If such|Up to|The control|The check was|Failure model).*?\.(?= [A-Z]|$)")
+
+
+def own_reason(row: VerdictRow) -> str:
+    """Return of the reason of a pass only what exposure, control and bound do not say beside it."""
+    if row.verdict is not Verdict.HOLDS:
+        return row.reason
+    return _BESIDE.sub("", row.reason)
 
 
 def steps_in_words(steps: Iterable[Step]) -> list[str]:
