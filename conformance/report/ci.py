@@ -21,7 +21,7 @@ from conformance.errors import visible
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.report import model, questions
 from conformance.report.model import Expectations
-from conformance.report.phrases import MEANINGS, gravity, row_words
+from conformance.report.phrases import SIGNS, gravity, row_words
 from conformance.scenario import Scenario
 
 SUMMARY_BYTES = 1 << 20
@@ -188,7 +188,7 @@ def opening(
         f"| | {' | '.join(questions.MODELS)} |\n{'|---' * (1 + len(questions.MODELS))}|",
     ]
     for line in questions.lines(judgement, scenarios):
-        cells = (f"{MEANINGS[cell.verdict].sign} {cell.text}" if cell.shown else cell.word for cell in line.cells)
+        cells = (f"{SIGNS[cell.verdict]} {cell.text}" if cell.shown else cell.word for cell in line.cells)
         lines.append(f"| {line.name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

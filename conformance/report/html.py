@@ -12,7 +12,7 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ class ClaimView:
     `about` is the claim, or one of its rows. `said_by` names a document of which this claim is not the broker's own.
     """
 
+    id: str
     claim: Claim | None
     about: Claim | VerdictRow
     rows: tuple[VerdictRow, ...]
@@ -55,18 +56,9 @@ class ClaimView:
     reason: str
     not_promised: bool
 
-    @property
-    def id(self) -> str:
-        return self.line.name
 
-
-@dataclasses.dataclass(frozen=True)
-class GroupView:
-    """The claims that answer one question: those that were tried, and not."""
-
-    title: str
-    answered: tuple[ClaimView, ...]
-    not_tried: tuple[ClaimView, ...]
+Group = tuple[str, list[ClaimView], list[ClaimView]]
+"""A question, and the claims that answer it: those that were tried, and not."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -193,7 +185,7 @@ def _marks(row: VerdictRow, judgement: Judgement, catalogue: Catalogue, expected
 
 def claim_views(
     judgement: Judgement, catalogue: Catalogue, scenarios: Mapping[str, Scenario], *, ours: bool
-) -> tuple[list[GroupView], dict[str, list[ClaimView]]]:
+) -> tuple[list[Group], dict[str, list[ClaimView]]]:
     """Return by question the claims about the broker, or about the suite itself, and by reason what cannot apply.
 
     The broker's own claims come first, then common ones. A claim without a row stands where its subject belongs.
@@ -204,23 +196,16 @@ def claim_views(
     elsewhere = {row.claim for row in judgement.rows + judgement.self_checks} - by_claim.keys()
     left, known = questions.left_out(judgement, scenarios), questions.known_problems(judgement.run)
     others = [one.id for one in catalogue.claims.values() if (one.subject is Subject.SESSION) == ours]
-    views = [
-        _claim_view(
-            questions.line(
-                name,
-                by_claim.get(name, []),
-                (one for one in left if one.claim == name),
-                (one for one in known if name in one.claims),
-            ),
-            judgement,
-            catalogue,
+    lines = (
+        questions.line(
+            name, by_claim.get(name, []), (x for x in left if x.claim == name), (x for x in known if name in x.claims)
         )
         for name in dict.fromkeys([*others, *by_claim])
         if name not in elsewhere
-    ]
+    )
     profiles = set(judgement.run.profiles)
-    views.sort(key=lambda view: _rank(view.claim, profiles))
-    groups = {asks: GroupView(asks, (), ()) for asks in questions.QUESTIONS}
+    views = sorted((_claim_view(line, judgement, catalogue) for line in lines), key=lambda x: _rank(x.claim, profiles))
+    groups: dict[str, Group] = {asks: (asks, [], []) for asks in questions.QUESTIONS}
     away: dict[str, list[ClaimView]] = {}
     for view in views:
         if not view.rows and {row.verdict for row in view.line.rows} == {Verdict.NOT_APPLICABLE}:
@@ -228,9 +213,8 @@ def claim_views(
             continue
         anomalies = [row.anomaly for row in view.rows] + [*(view.claim.checks if view.claim else ())]
         asks = next(filter(None, map(questions.question_of, anomalies)), list(groups)[3])
-        name = "answered" if view.rows else "not_tried"
-        groups[asks] = dataclasses.replace(groups[asks], **{name: (*getattr(groups[asks], name), view)})
-    return [group for group in groups.values() if group.answered or group.not_tried], away
+        groups[asks][1 if view.rows else 2].append(view)
+    return [group for group in groups.values() if group[1] or group[2]], away
 
 
 def _rank(claim: Claim | None, profiles: Collection[str]) -> int:
@@ -244,6 +228,7 @@ def _claim_view(line: questions.Line, judgement: Judgement, catalogue: Catalogue
     reasons = dict.fromkeys(row.reason for row in rows if row.verdict in phrases.UNTRIED)
     silent = "the judge was not asked about it: it has no row"
     return ClaimView(
+        id=line.name,
         claim=claim,
         about=claim or rows[0],
         rows=tuple(model.tried_rows(rows)),
@@ -314,17 +299,16 @@ def _scenario_view(name: str, judgement: Judgement, script: Scenario | None) -> 
     )
 
 
-def timeline(witness: Witness, most: int = pictures.EVENTS) -> list[dict[str, str]]:
+def timeline(witness: Witness) -> list[dict[str, str]]:
     """Return the events of a witness as the texts of table cells; a missing field is empty.
 
     In place of events that are left out (`judge.plan.timeline`) is a row with their number as its process.
     """
-    keys = ("at_ms", "process", "op", "phase", "epoch", "detail")
-    rows: list[Mapping[str, Any]] = [
-        {"at_ms": "...", "process": f"{event} more"} if isinstance(event, int) else event
-        for event in fold(witness.timeline, most)
+    shown = fold(witness.timeline, pictures.EVENTS)
+    rows = [{"at_ms": "...", "process": f"{one} more"} if isinstance(one, int) else one for one in shown]
+    return [
+        {key: _cell(row.get(key, "")) for key in ("at_ms", "process", "op", "phase", "epoch", "detail")} for row in rows
     ]
-    return [{key: _cell(row.get(key, "")) for key in keys} for row in rows]
 
 
 def _cell(value: Any) -> str:
@@ -405,36 +389,17 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: dict[str, Callable[..., Any]] = {
-        "anchor": anchor,
-        "described": describe_problem,
-        "plural": plural,
-        "exposure": phrases.exposure_words,
-        "control": phrases.control_words,
-        "bound": phrases.bound_words,
-        "own_reason": phrases.own_reason,
-        "timeline": timeline,
-        "gravity": phrases.gravity,
-        "extent": phrases.extent,
-        "to_decide": phrases.command_to_decide,
-        "ending": pictures.ending,
-        "story": pictures.story,
-        "lanes": pictures.lanes,
-        "strip": pictures.strip,
-        "times": pictures.times,
-        "times_table": pictures.times_table,
-        "course_words": pictures.course_words,
-        "setting": _setting,
-    }
-    environment.filters.update(filters)
+    for module in (phrases, pictures):
+        environment.filters.update({name: each for name, each in vars(module).items() if callable(each)})
+    own = {"anchor": anchor, "described": describe_problem, "setting_words": _setting, "timeline": timeline}
+    environment.filters.update(own)
     style, script = ((paths.reports() / name).read_text("utf-8") for name in ("report.css", "report.js"))
     environment.globals.update(
         css=Markup(style),  # noqa: S704 - our own file, without foreign text
         script=Markup(script),  # noqa: S704
         script_hash=f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}",
-        meanings=phrases.MEANINGS,
-        fair=questions.FAIR,
-        strong=questions.STRONG,
+        signs=phrases.SIGNS,
+        strengths=(questions.FAIR, questions.STRONG),
         first_timeline=first_timeline,
     )
     return environment

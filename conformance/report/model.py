@@ -257,19 +257,10 @@ def answers(judgement: Judgement, catalogue: Catalogue | None = None) -> dict[st
         for row in judgement.rows:
             if row.verdict is word:
                 found.setdefault(row.claim, word)
-    return found | dict.fromkeys(without_row(judgement, catalogue), Verdict.NOT_TRIED)
-
-
-def without_row(judgement: Judgement, catalogue: Catalogue | None) -> list[str]:
-    """Return the claims about a broker without a row. What the suite has not checked of itself is not the broker's."""
     known = {row.claim for row in judgement.rows + judgement.self_checks}
     every = catalogue.claims.items() if catalogue else ()
-    return [name for name, claim in every if name not in known and claim.subject != Subject.SESSION]
-
-
-def not_tried(judgement: Judgement, catalogue: Catalogue | None = None) -> list[str]:
-    """Return the claims without a trial that could apply."""
-    return [claim for claim, word in answers(judgement, catalogue).items() if word is Verdict.NOT_TRIED]
+    absent = [name for name, claim in every if name not in known and claim.subject != Subject.SESSION]
+    return found | dict.fromkeys(absent, Verdict.NOT_TRIED)
 
 
 def not_promised(row: VerdictRow, run: RunRecord, catalogue: Catalogue | None = None) -> bool:
@@ -454,7 +445,7 @@ def _by_control(judgement: Judgement) -> Iterator[Doubt]:
 
 def _by_selection(judgement: Judgement, catalogue: Catalogue | None) -> Iterator[Doubt]:
     reasons: dict[str, list[str]] = {}
-    left_out = not_tried(judgement, catalogue)
+    left_out = [claim for claim, word in answers(judgement, catalogue).items() if word is Verdict.NOT_TRIED]
     known = {row.claim: row.reason for row in judgement.rows if row.verdict is Verdict.NOT_TRIED}
     for claim in left_out:
         reasons.setdefault(known.get(claim, "the judge was not asked about it") or "no reason given", []).append(claim)

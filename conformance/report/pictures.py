@@ -63,14 +63,19 @@ _QUIET = "broker invoke, drain invoke, process invoke, process ok, fault armed, 
 _OF_BROKER = ("fault", "broker", "sync")
 
 
-def _kind(event: Mapping[str, Any]) -> str:
-    """Return the key of `_WORDS` for an event."""
-    name = str(event.get("detail", "")).replace(",", " ").partition(" ")[0]
-    return name if event.get("op") == "fault" else _step(event)
-
-
 def _step(event: Mapping[str, Any]) -> str:
     return f"{event.get('op', '')} {event.get('phase', '')}".strip()
+
+
+def _kind(event: Mapping[str, Any]) -> str:
+    """Return the key of `_WORDS` for an event."""
+    return str(event.get("detail")).replace(",", " ").partition(" ")[0] if event.get("op") == "fault" else _step(event)
+
+
+def _said(event: Mapping[str, Any], message: str) -> str:
+    if (kind := _kind(event)) not in _WORDS:
+        return kind.replace("_", " ")
+    return _WORDS[kind][1].format(who=event.get("process", ""), message=f"message {message}")
 
 
 def _telling(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -89,7 +94,7 @@ def _telling(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 def story(witness: Witness) -> list[str]:
     """Tell what happened to a message in at most five lines: itself, the fault, the start after it, and its end."""
     events = _telling(witness.timeline)
-    own = [at for at, event in enumerate(events) if event.get("op") not in (*_OF_BROKER, "drain")]
+    own = [at for at, event in enumerate(events) if _lane(event) != "broker" and event.get("op") != "drain"]
     faults = [at for at, event in enumerate(events) if event.get("op") == "fault"]
     met = [at for at in faults if own and own[0] < at < own[-1]][-1:] or [at for at in faults if own and at > own[-1]]
     starts = [at for at, event in enumerate(events) if met and at > met[0] and _kind(event) == "broker ok"]
@@ -97,15 +102,13 @@ def story(witness: Witness) -> list[str]:
     lines: list[list[str]] = []
     before: int | None = None
     for at in sorted({*kept, *met[:1], *starts[:1]}):
-        kind, later = _kind(events[at]), ""
-        said = _WORDS.get(kind, ("", kind.replace("_", " ")))[1]
-        said = said.format(who=events[at].get("process", ""), message=f"message {witness.message}")
+        later = ""
         if before is not None:
             passed = float(events[at].get("at_ms", 0)) - float(events[before].get("at_ms", 0))
             later = f" {_span(passed)} later" if passed >= 0.05 else " at once"
-        if before is None or (events[at].get("op") in _OF_BROKER) or (events[before].get("op") in _OF_BROKER):
+        if before is None or _lane(events[at]) == "broker" or _lane(events[before]) == "broker":
             lines.append([])
-        lines[-1].append(f"{said}{later}")
+        lines[-1].append(f"{_said(events[at], witness.message)}{later}")
         before = at
     while len(lines) > 4:
         lines[1:3] = [lines[1] + lines[2]]
@@ -284,7 +287,8 @@ def times_table(courses: Mapping[str, Sequence[Course]]) -> list[TimesView]:
     found = []
     for group, one in ((group, one) for group, trials in courses.items() for one in merge(trials)):
         began = "its intended time" if one.paced else "the send"
-        trials = [course for course in courses[group] if any(_alike(each, one) for each in course.times)]
+        kind = (one.of, one.paced)
+        trials = [course for course in courses[group] if kind in [(each.of, each.paced) for each in course.times]]
         faults = sum(course.faults for course in trials)
         steady = one.seconds and one.messages >= _expected(QUANTILES[1])
         found.append(
@@ -301,10 +305,6 @@ def times_table(courses: Mapping[str, Sequence[Course]]) -> list[TimesView]:
             )
         )
     return found
-
-
-def _alike(one: Histogram, other: Histogram) -> bool:
-    return (one.of, one.paced) == (other.of, other.paced)
 
 
 def _expected(share: float) -> int:
@@ -337,7 +337,8 @@ def times(courses: Mapping[str, Sequence[Course]]) -> Markup:
         parts.append(_text(0, base - 6, f"{name} ({row.total():,})"))
         for at, count in sorted(row.items()):
             tall = max(3, round(STRIP * count / max(row.values())))
-            parts.append(_bar(left + at * bin_width, base - tall, bin_width - 1, tall))
+            bar = Markup('<path d="M{} {}h{}v{}h-{}z" class="full"/>')
+            parts.append(bar.format(left + at * bin_width, base - tall, bin_width - 1, tall, bin_width - 1))
     for place, decade in enumerate(_DECADES):
         parts.append(_text(left + place * 12 * bin_width, height, _span(10.0 ** (decade + 3))))
     says = f"How long answers, deliveries and starts took in {plural(len(every), 'trial')}"
@@ -369,10 +370,6 @@ def _steps(heights: Sequence[int], base: int, kind: str) -> Markup:
 
 def _band(x: int, y: int, width: int, height: int) -> Markup:
     return Markup('<rect x="{}" y="{}" width="{}" height="{}"/>').format(x, y, width, height)
-
-
-def _bar(x: int, y: int, width: int, height: int) -> Markup:
-    return Markup('<path d="M{} {}h{}v{}h-{}z" class="full"/>').format(x, y, width, height, width)
 
 
 def _text(x: int, y: int, text: str, kind: str = "") -> Markup:

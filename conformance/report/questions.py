@@ -95,6 +95,7 @@ _NOUNS: Sequence[tuple[str, Sequence[str]]] = (
 FAIR, STRONG = 10, 59
 """A pass of fewer faults is weak, of fewer than `STRONG` fair. After 59, at most 5 % of the faults could still fail."""
 _JUDGED = (Verdict.VIOLATED, Verdict.HARNESS_ERROR, Verdict.INCONCLUSIVE, Verdict.HOLDS)
+_OPEN = (Verdict.HARNESS_ERROR, Verdict.INCONCLUSIVE)
 _WORDS = {
     Verdict.VIOLATED: "fails",
     Verdict.HARNESS_ERROR: "error of the suite",
@@ -131,10 +132,8 @@ class Cell:
     @property
     def strength(self) -> str:
         """How strong the evidence of a pass is, by its number of faults; empty for any other verdict."""
-        if self.verdict is not Verdict.HOLDS or not self.counts:
-            return ""
-        faults = sum(every for _, _, every in self.counts)
-        return "weak" if faults < FAIR else "fair" if faults < STRONG else "strong"
+        faults = sum(every for _, _, every in self.counts) if self.verdict is Verdict.HOLDS else 0
+        return "" if not faults else "weak" if faults < FAIR else "fair" if faults < STRONG else "strong"
 
     @property
     def shown(self) -> bool:
@@ -146,17 +145,15 @@ class Cell:
         """`0 lost in 42 kills`, `lost in 3 of 15 kills`; the word if nothing was counted."""
         if not self.counts:
             return self.word
-        seen = any(count for _, count, _ in self.counts)
-        if self.verdict is Verdict.HOLDS or (self.verdict is Verdict.OBSERVED and not seen):
+        if self.verdict in (Verdict.HOLDS, Verdict.OBSERVED) and not (self.verdict is Verdict.OBSERVED and self.seen):
             return f"0 {self.noun} in {self.tried}"
-        noun = self.noun if self.verdict in (Verdict.VIOLATED, Verdict.OBSERVED) else _WORDS[self.verdict]
-        return f"{noun} in {self.seen}"
+        return f"{_WORDS[self.verdict] if self.verdict in _OPEN else self.noun} in {self.seen}"
 
     @property
     def note(self) -> str:
         """What stands beside the fact: how strong it is, and whether it is promised and was tried in full."""
-        promised = "" if self.verdict is not Verdict.OBSERVED or not self.counts else self.word
-        return ", ".join(filter(None, [self.strength, promised, "partly tried" if self.partly else ""]))
+        unpromised = self.word if self.verdict is Verdict.OBSERVED and self.counts else ""
+        return ", ".join(filter(None, [self.strength, unpromised, "partly tried" if self.partly else ""]))
 
     @property
     def text(self) -> str:
@@ -326,23 +323,20 @@ def _counted(word: Verdict, judged: Sequence[VerdictRow], asks: str) -> Cell:
     nouns = {noun_of(row.anomaly) for row in judged if row.verdict is word}
     if asks == FIRST and LOST in nouns:
         judged, nouns = [row for row in judged if is_loss(row.anomaly)], {LOST}
-    faults: dict[str, tuple[str, int, int, int]] = {}
+    scenarios: dict[str, list[VerdictRow]] = {}
     for row in judged:
-        seen = row.offended_faults if word in (Verdict.VIOLATED, Verdict.OBSERVED) else row.faults
-        counts = (seen, row.offences) if row.verdict is word else (0, 0)
-        _, count, offences, every = faults.get(row.scenario, ("", 0, 0, 0))
-        best = (max(count, counts[0]), max(offences, counts[1]), max(every, row.faults))
-        faults[row.scenario] = (row.fault or "none", *best)
+        scenarios.setdefault(row.scenario, []).append(row)
     sums: dict[str, tuple[int, int]] = {}
-    for fault, count, _, every in faults.values():
-        before = sums.get(fault, (0, 0))
-        sums[fault] = (before[0] + count, before[1] + every)
-    return Cell(
-        word,
-        tuple((fault, *sums[fault]) for fault in sorted(sums, key=lambda one: _ORDER.get(one, 0)) if sums[fault][1]),
-        nouns.pop() if len(nouns) == 1 else "broken" if nouns == {LOST, "broken"} else "wrong",
-        sum(offences for _, _, offences, _ in faults.values()),
-    )
+    offences = 0
+    for rows in scenarios.values():
+        seen = [row for row in rows if row.verdict is word]
+        count = max((row.faults if word in (*_OPEN, Verdict.HOLDS) else row.offended_faults for row in seen), default=0)
+        before, every = sums.get(rows[0].fault or "none", (0, 0)), max(row.faults for row in rows)
+        sums[rows[0].fault or "none"] = (before[0] + count, before[1] + every)
+        offences += max((row.offences for row in seen), default=0)
+    ordered = sorted((fault for fault in sums if sums[fault][1]), key=lambda fault: _ORDER.get(fault, 0))
+    noun = nouns.pop() if len(nouns) == 1 else "broken" if nouns == {LOST, "broken"} else "wrong"
+    return Cell(word, tuple((fault, *sums[fault]) for fault in ordered), noun, offences)
 
 
 _ORDER = {fault: place for place, faults in enumerate(MODELS.values()) for fault in sorted(faults)}
@@ -423,8 +417,7 @@ def failures(judgement: Judgement, claims: Collection[str]) -> list[str]:
     for said, one in zip(_FAILURES, lines(judgement), strict=True):
         bad = [row for row in one.rows if row.verdict is Verdict.VIOLATED and row.claim in claims]
         bad = [row for row in bad if not is_loss(row.anomaly)]
-        names = list(dict.fromkeys(row.claim for row in bad))
-        if names:
+        if names := list(dict.fromkeys(row.claim for row in bad)):
             whole = one.whole if one.whole.noun != LOST else cell(bad)
             found.append(f"{said} in {whole.seen} ({', '.join(_cut(names, 'claim'))}).")
     return found
@@ -469,12 +462,10 @@ def account(judgement: Judgement) -> str:
 
     `Of 9 confirmed messages 7 were delivered and acknowledged, 1 is undecided and 0 unexplained.`
     """
-    sums = judgement.account
-    if not (total := sum(sums.values())):
-        return ""
-    last = ("undecided", "unexplained")
-    found = [f"{sums.get(name, 0):,} {words}" for name, words in ACCOUNT.items() if sums.get(name) or name in last]
-    return f"Of {total:,} confirmed messages: {listed(found)}."
+    sums, always = judgement.account, ("undecided", "unexplained")
+    named = [(sums.get(name, 0), words) for name, words in ACCOUNT.items() if sums.get(name) or name in always]
+    found = [f"{count:,} {words}" for count, words in named]
+    return f"Of {sum(sums.values()):,} confirmed messages: {listed(found)}." if sums else ""
 
 
 def opening(judgement: Judgement) -> list[str]:

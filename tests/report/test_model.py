@@ -181,7 +181,7 @@ def test_every_verdict_exit_code_and_standing_has_its_own_words():
         set(STANDING_TEXTS),
         len({entry.noun for entry in STANDING_TEXTS.values()}),
     )
-    assert (set(Verdict), len(Verdict)) == (set(phrases.MEANINGS), len({m.sign for m in phrases.MEANINGS.values()}))
+    assert (set(Verdict), len(Verdict)) == (set(phrases.SIGNS), len(set(phrases.SIGNS.values())))
     assert set(ExitCode) == set(phrases.EXIT_MEANS)
 
 
