@@ -13,6 +13,7 @@ from conformance.scenario import Weakened
 from conformance.scenario.faults import FAULTS, Stop
 from conformance.words import plural
 
+UNSHOWN = "could have shown it."  # of a check that had no message to look at
 _PARTS = {
     "all": "all {} messages",
     "prefix": "the first {} messages",
@@ -25,9 +26,6 @@ _ORDERED = {
     "handed_at": "delivered",
     "acked_at": "acknowledged",
 }
-
-
-UNSHOWN = "could have shown it."  # of a check that had no message to look at
 
 
 def count_faults(fault: str, number: int) -> str:

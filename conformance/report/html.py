@@ -213,7 +213,7 @@ def claim_views(
             continue
         anomalies = [row.anomaly for row in view.rows] + [*(view.claim.checks if view.claim else ())]
         asks = next(filter(None, map(questions.question_of, anomalies)), list(groups)[3])
-        groups[asks][1 if view.rows else 2].append(view)
+        (groups[asks][1] if view.rows else groups[asks][2]).append(view)
     return [group for group in groups.values() if group[1] or group[2]], away
 
 

@@ -162,10 +162,9 @@ class Cell:
 
     @property
     def tried(self) -> str:
-        """`42 kills`, or `71 faults` of several kinds; trials without a fault count only where there is no other."""
-        found = [one for one in self.counts if one[0] not in MODELS[Cause.NOTHING]] or self.counts
-        total = sum(every for _, _, every in found)
-        kinds = {count_faults(fault, total) for fault, _, _ in found}
+        """`42 kills`, or `71 faults` of several kinds."""
+        total = sum(every for _, _, every in self.counts)
+        kinds = {count_faults(fault, total) for fault, _, _ in self.counts}
         return kinds.pop() if len(kinds) == 1 else f"{total:,} faults"
 
     @property
@@ -319,7 +318,10 @@ def _open(rows: Iterable[VerdictRow]) -> list[VerdictRow]:
 
 
 def _counted(word: Verdict, judged: Sequence[VerdictRow], asks: str) -> Cell:
-    """Count the faults of each scenario once: its claims rest on the same. Of the first question losses come first."""
+    """Count the faults of each scenario once: its claims rest on the same. Of the first question losses come first.
+
+    A pass counts trials without a fault only where there are no others.
+    """
     nouns = {noun_of(row.anomaly) for row in judged if row.verdict is word}
     if asks == FIRST and LOST in nouns:
         judged, nouns = [row for row in judged if is_loss(row.anomaly)], {LOST}
@@ -334,7 +336,10 @@ def _counted(word: Verdict, judged: Sequence[VerdictRow], asks: str) -> Cell:
         before, every = sums.get(rows[0].fault or "none", (0, 0)), max(row.faults for row in rows)
         sums[rows[0].fault or "none"] = (before[0] + count, before[1] + every)
         offences += max((row.offences for row in seen), default=0)
-    ordered = sorted((fault for fault in sums if sums[fault][1]), key=lambda fault: _ORDER.get(fault, 0))
+    faults = [fault for fault in sums if sums[fault][1] and fault not in MODELS[Cause.NOTHING]]
+    if not faults or (word is not Verdict.HOLDS and any(count for count, _ in sums.values())):
+        faults = [fault for fault in sums if sums[fault][1]]
+    ordered = sorted(faults, key=lambda fault: _ORDER.get(fault, 0))
     noun = nouns.pop() if len(nouns) == 1 else "broken" if nouns == {LOST, "broken"} else "wrong"
     return Cell(word, tuple((fault, *sums[fault]) for fault in ordered), noun, offences)
 

@@ -47,7 +47,6 @@ def summary(
     """Return what the terminal shows, about 45 lines. `written` are the paths from `write_all`."""
     answers = model.tried_rows(judgement.rows)
     code, means = (expected.exit_code, expected.means) if expected else (exit_code(judgement), exit_means(judgement))
-    ending = f"exit {int(code)}: {means}"
     tone = STYLES.get(answers[0].verdict, "") if answers else ""
     parts: list[RenderableType] = []
     if answers:
@@ -56,7 +55,7 @@ def summary(
     parts += [*_expected(expected), Text()]
     parts += [_whole(model.headline(judgement, catalogue, expected), f"bold {tone}".strip())]
     parts += map(_whole, [*questions.opening(judgement), model.counted(judgement, catalogue)]) if answers else []
-    parts += [_whole(ending)]
+    parts += [_whole(f"exit {int(code)}: {means}")]
     parts += [_whole(f"{kind}: {path}") for kind, path in (written or {}).items() if kind in ("html", "json")]
     return Group(*parts)
 
@@ -80,8 +79,8 @@ def _questions(judgement: Judgement) -> Table:
     table = Table.grid(padding=(0, 2))
     for line in questions.lines(judgement):
         style = STYLES.get(line.whole.verdict, "dim")
-        fact = line.whole.text if line.whole.counts else ""
-        table.add_row(_line(line.whole.word or "-", style), _line(line.name), _line(fact))
+        fact = _line(line.whole.text if line.whole.counts else "")
+        table.add_row(_line(line.whole.word or "-", style), _line(line.name), fact)
     return table
 
 
