@@ -21,7 +21,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from conformance import paths
-from conformance.claims import Catalogue, Claim, Subject
+from conformance.claims import Catalogue, Claim, Scope, Subject
 from conformance.errors import visible
 from conformance.judge.plan.timeline import fold
 from conformance.judge.rows import ControlResult, Course, Judgement, Verdict, VerdictRow, Witness
@@ -331,6 +331,7 @@ def first_violation(rows: Iterable[VerdictRow], expected: Expectations | None = 
             first_timeline([row]) is None,
             not questions.is_loss(row.anomaly),
             row.standing,
+            row.scope == Scope.COMMON,
         ),
         default=None,
     )

@@ -325,9 +325,8 @@ def counts(judgement: Judgement, catalogue: Catalogue | None = None) -> dict[Ver
     """Return how many claims have which answer: `33 claims hold`. A requirement of the user does not count."""
     required = {row.claim for row in judgement.rows if row.required and row.verdict is Verdict.VIOLATED}
     words = [word for claim, word in answers(judgement, catalogue).items() if claim not in required]
-    number = {word: words.count(word) for word in COUNTED}
-    shown = {word: each for word, each in number.items() if each or word is not Verdict.HARNESS_ERROR}
-    return {word: plural(each, *COUNTED[word]) for word, each in shown.items()}
+    shown = [word for word in COUNTED if word in words or word is not Verdict.HARNESS_ERROR]
+    return {word: plural(words.count(word), *COUNTED[word]) for word in shown}
 
 
 def counted(judgement: Judgement, catalogue: Catalogue | None = None) -> str:

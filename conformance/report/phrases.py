@@ -157,9 +157,7 @@ _BESIDE = re.compile(r" \(at least [^)]*\)| (If such|Up to|The control|The check
 
 def own_reason(row: VerdictRow) -> str:
     """Return of the reason of a pass only what exposure, control and bound do not say beside it."""
-    if row.verdict is not Verdict.HOLDS:
-        return row.reason
-    return _BESIDE.sub("", row.reason)
+    return _BESIDE.sub("", row.reason) if row.verdict is Verdict.HOLDS else row.reason
 
 
 def steps_in_words(steps: Iterable[script.Step]) -> list[str]:

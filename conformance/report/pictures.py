@@ -94,7 +94,7 @@ def _telling(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 def story(witness: Witness) -> list[str]:
     """Tell what happened to a message in at most five lines: itself, the fault, the start after it, and its end."""
     events = _telling(witness.timeline)
-    own = [at for at, event in enumerate(events) if _lane(event) != "broker" and event.get("op") != "drain"]
+    own = [at for at, event in enumerate(events) if _lane(event) not in ("broker", "drains")]
     faults = [at for at, event in enumerate(events) if event.get("op") == "fault"]
     met = [at for at in faults if own and own[0] < at < own[-1]][-1:] or [at for at in faults if own and at > own[-1]]
     starts = [at for at, event in enumerate(events) if met and at > met[0] and _kind(event) == "broker ok"]
@@ -102,10 +102,8 @@ def story(witness: Witness) -> list[str]:
     lines: list[list[str]] = []
     before: int | None = None
     for at in sorted({*kept, *met[:1], *starts[:1]}):
-        later = ""
-        if before is not None:
-            passed = float(events[at].get("at_ms", 0)) - float(events[before].get("at_ms", 0))
-            later = f" {_span(passed)} later" if passed >= 0.05 else " at once"
+        passed = float(events[at].get("at_ms", 0)) - float(events[at if before is None else before].get("at_ms", 0))
+        later = "" if before is None else f" {_span(passed)} later" if passed >= 0.05 else " at once"
         if before is None or _lane(events[at]) == "broker" or _lane(events[before]) == "broker":
             lines.append([])
         lines[-1].append(f"{_said(events[at], witness.message)}{later}")
@@ -122,9 +120,9 @@ def ending(witness: Witness) -> str:
     """
     events = witness.timeline
     last = max((place for place, event in enumerate(events) if event.get("op") == "fault"), default=-1)
-    times = [place for place, event in enumerate(events) if _is(event, "deliver", "ok")]
+    times = [place for place, event in enumerate(events) if _step(event) == "deliver ok"]
     after = sum(place > last for place in times)
-    drains = sum(_is(event, "drain", "ok") for event in events)
+    drains = sum(_step(event) == "drain ok" for event in events)
     epochs = [epoch for event in events if (epoch := event.get("epoch")) is not None]
     starts = max(epochs, default=0) - min(epochs, default=0)
     looked = f"{plural(drains, 'drain')} to silence, after {plural(starts, 'restart')} of the broker"
@@ -135,10 +133,6 @@ def ending(witness: Witness) -> str:
         return f"Delivered {_times(len(times))}; {looked}."
     again = f"{_times(after)} after the last fault" if after else "never after the last fault"
     return f"Delivered {_times(len(times) - after)} before the last fault, and {again}; {looked}."
-
-
-def _is(event: Mapping[str, Any], op: str, phase: str) -> bool:
-    return event.get("op") == op and event.get("phase") == phase
 
 
 def _times(count: int) -> str:
@@ -170,7 +164,8 @@ def lanes(witness: Witness) -> Markup:
 
 
 def _lane(event: Mapping[str, Any]) -> str:
-    return "broker" if event.get("op") in _OF_BROKER else str(event.get("process", ""))
+    op = event.get("op")
+    return "broker" if op in _OF_BROKER else "drains" if op == "drain" else str(event.get("process", ""))
 
 
 def _event(event: Mapping[str, Any], names: Sequence[str], y: int, width: int, gap_ms: float | None) -> list[Markup]:
@@ -253,7 +248,7 @@ def strip(course: Course, rows: Iterable[VerdictRow] = ()) -> Markup:
 def _confirmed_at(trial: str, rows: Iterable[VerdictRow]) -> list[float]:
     """Return when the witnesses of violations in this trial were confirmed, in milliseconds of the trial."""
     lines = [w.timeline for row in rows if row.verdict is Verdict.VIOLATED for w in row.witnesses if w.trial == trial]
-    return [float(event["at_ms"]) for line in lines for event in line if _is(event, "send", "ok")]
+    return [float(event["at_ms"]) for line in lines for event in line if _step(event) == "send ok"]
 
 
 @dataclasses.dataclass(frozen=True)

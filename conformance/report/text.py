@@ -121,10 +121,8 @@ def _first_violation(
     if shown := first_timeline([row]):
         parts += [_whole(f"message {shown.message} in {shown.queue}, trial {shown.trial}:")]
         parts += [_whole(f"  {line}") for line in pictures.story(shown)]
-    if not row.replay:
-        return parts
     folder = next(iter(written.values())).parent if written else HERE
-    return [*parts, _whole(f"again: {replay_in(row.replay, folder)}")]
+    return [*parts, _whole(f"again: {replay_in(row.replay, folder)}")] if row.replay else parts
 
 
 def _doubts(judgement: Judgement, catalogue: Catalogue | None) -> list[RenderableType]:

@@ -1,27 +1,11 @@
 """The pages in a real browser: found in two clicks, read without scripts, on a phone, in the dark, and by axe-core."""
 
-import shutil
-
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright import sync_api
 from report_rows import full, judgement, row
-from starts import starts_process
 
 from conformance.judge.rows import Verdict
 from conformance.report import site, write_all
-
-
-@pytest.fixture(scope="module")
-@starts_process
-def browser():
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("chromium is not on PATH (Debian: apt-get install chromium)")
-    with sync_api.sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield started
-        started.close()
 
 
 @pytest.fixture(scope="module")

@@ -39,8 +39,8 @@ def test_each_process_that_touched_the_message_has_a_lane():
     tree = ET.fromstring(pictures.lanes(witness(*TIMELINE)))
     texts = [text.text for text in tree.iter("text") if not text.text.endswith(" ms")]
 
-    assert ["publisher-1", "broker", "drainer-1", "drainer-2"] == texts[:4]
-    assert ["sent", "confirmed", "broker killed", "broker started", "drained", "broker started", "drained"] == texts[4:]
+    assert ["publisher-1", "broker", "drains"] == texts[:3]
+    assert ["sent", "confirmed", "broker killed", "broker started", "drained", "broker started", "drained"] == texts[3:]
     assert 1 == len(list(tree.iter("rect")))
     assert 2 == sum(line.get("class") == "gap" for line in tree.iter("line"))
     assert "Never delivered" in tree.find("title").text
