@@ -110,7 +110,8 @@ def story(witness: Witness) -> list[str]:
         before = at
     while len(lines) > 4:
         lines[1:3] = [lines[1] + lines[2]]
-    return [*(f"{text[:1].upper()}{text[1:]}." for text in map("; ".join, lines)), ending(witness)]
+    texts = [text[0].upper() + text[1:] if text.startswith(("the ", "a ")) else text for text in map("; ".join, lines)]
+    return [*(f"{text}." for text in texts), ending(witness)]
 
 
 def ending(witness: Witness) -> str:

@@ -109,4 +109,4 @@ def test_the_first_screen_answers(first_screen, rows, command, answers, faults, 
 
     assert (answers, faults, next_command) == read(text)
     assert ("lost 2,040 of 28,849 confirmed messages, in 22 of 45 kills" in text) == (rows is LOSES)
-    assert ("Publisher-1 sent message p1-000213; the broker confirmed it 2.8 ms later." in text) == (rows is LOSES)
+    assert ("publisher-1 sent message p1-000213; the broker confirmed it 2.8 ms later." in text) == (rows is LOSES)

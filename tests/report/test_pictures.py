@@ -71,7 +71,7 @@ LATE = [event(600.0, "deliver", "ok"), event(600.01, "ack", "invoke")]
         (
             [*SENT, *KILLED, *STARTED],
             [
-                "Publisher-1 sent message p1:213; the broker confirmed it 9.0 ms later.",
+                "publisher-1 sent message p1:213; the broker confirmed it 9.0 ms later.",
                 "The broker was killed 3.0 ms later.",
                 "The broker was started again 488 ms later.",
             ],
@@ -80,20 +80,20 @@ LATE = [event(600.0, "deliver", "ok"), event(600.01, "ack", "invoke")]
         (
             [SENT[0], KILLED[0], {**SENT[1], "at_ms": 20.0}, KILLED[1]],
             [
-                "Publisher-1 sent message p1:213; the broker confirmed it 20 ms later.",
+                "publisher-1 sent message p1:213; the broker confirmed it 20 ms later.",
                 "The broker was killed 10 ms later.",
             ],
         ),
         (
             [*SENT, *KILLED, *STARTED, *LATE],
             [
-                "Publisher-1 sent message p1:213; the broker confirmed it 9.0 ms later.",
+                "publisher-1 sent message p1:213; the broker confirmed it 9.0 ms later.",
                 "The broker was killed 3.0 ms later.",
                 "The broker was started again 488 ms later.",
-                "Consumer-1 received it 100 ms later; consumer-1 acknowledged it at once.",
+                "consumer-1 received it 100 ms later; consumer-1 acknowledged it at once.",
             ],
         ),
-        ([event(0.0, "ask", "ok", "{x}")], ["Ask ok."]),
+        ([event(0.0, "ask", "ok", "{x}")], ["ask ok."]),
     ],
 )
 def test_a_story(events, lines):

@@ -76,7 +76,7 @@ def test_the_first_violation_has_its_timeline():
     """Message, confirm, kill: enough to believe it."""
     text = plain(judgement(violated(), violated("AMQP-DUR-01")))
 
-    assert 1 == text.count("  Publisher-1 sent message p1-000213; the broker confirmed it 2.8 ms later.\n")
+    assert 1 == text.count("  publisher-1 sent message p1-000213; the broker confirmed it 2.8 ms later.\n")
     assert 1 == text.count("  The broker was killed 0.5 ms later.\n")
     assert "message p1-000213 in orders, trial t0002:" in text
 
