@@ -55,7 +55,6 @@ answer.addEventListener("change", write);
 worst.addEventListener("change", order);
 addEventListener("hashchange", read);
 show();
-read();
 
 const copy = document.getElementById("copy");
 const markdown = document.getElementById("markdown");
@@ -86,3 +85,4 @@ for (const picture of document.querySelectorAll(".picture")) {
   });
 }
 document.getElementById("zoom").hidden = false;
+read();
