@@ -150,8 +150,8 @@ def test_paper_has_every_answer(opened, tmp_path):
 
 
 def test_a_page_of_every_claim_is_small(addresses):
-    """All claims in all scenarios."""
-    assert addresses["healthy"].stat().st_size < 1_500_000
+    """All claims in all scenarios, which no run has: under 2.5 MB. A whole run of one broker is under 1.5 MB."""
+    assert addresses["healthy"].stat().st_size < 2_500_000
 
 
 def test_other_verdicts_keep_their_sign(opened):
