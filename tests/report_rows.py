@@ -28,7 +28,7 @@ TIMELINE = tuple(
         (812.114, "publisher-1", "send", "invoke", 1, "window 100, 37 in flight"),
         (814.902, "publisher-1", "confirm", "ok", 1, "accepted"),
         (815.377, "publisher-1", "fault", "fired", 1, "kill at the 213th confirm"),
-        (816.020, "orchestrator", "fault", "effective", 1, "process tree 4711, 4718 is gone"),
+        (816.020, "orchestrator", "fault", "effective", 1, "kill, process tree 4711, 4718 is gone"),
         (4120.551, "orchestrator", "broker", "ok", 2, "ready"),
         (4544.801, "drainer-1", "drain", "ok", 2, "silence after 212 messages, depth 0"),
         (7911.334, "orchestrator", "broker", "ok", 3, "stopped in order and ready again"),

@@ -27,7 +27,7 @@ from rich.text import Text
 from conformance.campaign import Campaign, Watcher
 from conformance.errors import visible
 from conformance.judge.rows import Verdict, VerdictRow, replay_in
-from conformance.report.phrases import MEANINGS, steps_in_words
+from conformance.report.phrases import SIGNS, steps_in_words
 from conformance.run.planning import Planned
 from conformance.run.record import Progress
 from conformance.words import plural
@@ -195,7 +195,7 @@ def verdict_words(counts: Mapping[str, int]) -> str:
     >>> verdict_words({"HOLDS": 3, "VIOLATED": 1})
     '1 VIOLATED, 3 HOLDS'
     """
-    return ", ".join(f"{counts[word]} {word.value}" for word in MEANINGS if counts.get(word))
+    return ", ".join(f"{counts[word]} {word.value}" for word in SIGNS if counts.get(word))
 
 
 class Show:

@@ -13,6 +13,7 @@ from conformance.scenario import Weakened
 from conformance.scenario.faults import FAULTS, Stop
 from conformance.words import plural
 
+UNSHOWN = "could have shown it."  # of a check that had no message to look at
 _PARTS = {
     "all": "all {} messages",
     "prefix": "the first {} messages",
@@ -90,11 +91,10 @@ def holds(tally: Tally) -> str:
     risk = "at risk" if tally.fault != NONE else "exposed"
     in_trials = f" of {plural(tally.trials, 'trial')}" if tally.faults != tally.trials else ""
     in_trials += _at_trigger(tally)
-    below = confidence.percent(confidence.upper_bound(tally.faults))
+    left = confidence.may_fail(confidence.upper_bound(tally.faults), faults_named(tally.fault), "violate the claim")
     text = [
         f"{figure(tally)} in {units(tally, tally.faults)}{in_trials} (at least {exposure.minimum:,} {risk} in each).",
-        f"If such {faults_named(tally.fault)} are independent,",
-        f"the chance that one violates the claim is below {below} (95 % confidence).",
+        f"{left[:1].upper()}{left[1:]} (95 % confidence, if they are independent).",
         power(tally) if tally.fault != NONE else "",
     ]
     last = _everywhere(tally) if tally.scenario.standing else f"Failure model: {failure_model(tally)}."
@@ -202,13 +202,13 @@ def _which(tally: Tally) -> str:
 def permission(tally: Tally, beside: int | None) -> str:
     """Say what was seen of a permission; `beside` counts the other half if a witness needs two."""
     other = f", {beside:,} others absent" if beside is not None else ""
-    missing = "" if tally.applies else " No message could have shown it."
+    missing = "" if tally.applies else f" No message {UNSHOWN}"
     return f"{figure(tally)}{other}, in {units(tally, tally.trials)}.{missing}{_also(hidden_from_tracer(tally))}"
 
 
 def why_expected(tally: Tally) -> str:
     if not tally.applies:
-        return f"An expectation of this suite. No message in {units(tally, tally.trials)} could have shown it."
+        return f"An expectation of this suite. No message in {units(tally, tally.trials)} {UNSHOWN}"
     found = times_seen(tally).replace("seen", "seen to fail")
     how = found if tally.offended else f"not seen to fail in {units(tally, tally.trials)}"
     measured = f" Medians of the trials: {', '.join(tally.figures)}." if tally.figures else ""

@@ -21,7 +21,7 @@ from conformance.errors import visible
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.report import model, questions
 from conformance.report.model import Expectations
-from conformance.report.phrases import MEANINGS, gravity, row_words
+from conformance.report.phrases import SIGNS, gravity, row_words
 from conformance.scenario import Scenario
 
 SUMMARY_BYTES = 1 << 20
@@ -162,23 +162,8 @@ def markdown(
     expected: Expectations | None = None,
     scenarios: Mapping[str, Scenario] = MappingProxyType({}),
 ) -> str:
-    """Return the summary of a step: headline, six questions, then the rows, the worst first, within 1 MiB."""
-    run = judgement.run
-    head = [
-        f"## {_md(run.product)} over {_md(run.over)}",
-        f"**{_md(model.headline(judgement, catalogue, expected))}**",
-        *map(_md, questions.opening(judgement)),
-        f"| | {' | '.join(questions.MODELS)} |\n{'|---' * (1 + len(questions.MODELS))}|",
-    ]
-    lines = ["\n\n".join(head)]
-    for line in questions.lines(judgement, scenarios):
-        cells = (
-            f"{MEANINGS[cell.verdict].sign} {cell.word} {cell.figure}{', partly tried' if cell.partly else ''}"
-            if cell.shown
-            else ""
-            for cell in line.cells
-        )
-        lines.append(f"| {line.name} | " + " | ".join(cells) + " |")
+    """Return the summary of a step: its opening, then the rows, the worst first, within 1 MiB."""
+    lines = [opening(judgement, catalogue, expected, scenarios)]
     lines += ["", "| claim | verdict | scenario | reason |", "|---|---|---|---|"]
     left = SUMMARY_BYTES - len("\n".join(lines).encode()) - 200
     for row in model.tried_rows(judgement.rows):
@@ -189,6 +174,23 @@ def markdown(
             break
         lines.append(text)
     return "\n".join(lines) + "\n"
+
+
+def opening(
+    judgement: Judgement, catalogue: Catalogue, expected: Expectations | None, scenarios: Mapping[str, Scenario]
+) -> str:
+    """Return the headline, the six questions and the next step in Markdown."""
+    run = judgement.run
+    lines = [
+        f"## {_md(run.product)} over {_md(run.over)}\n",
+        f"**{_md(model.headline(judgement, catalogue, expected))}**\n",
+        *(f"{_md(text)}\n" for text in [*questions.opening(judgement), model.counted(judgement, catalogue)]),
+        f"| | {' | '.join(questions.MODELS)} |\n{'|---' * (1 + len(questions.MODELS))}|",
+    ]
+    for line in questions.lines(judgement, scenarios):
+        cells = (f"{SIGNS[cell.verdict]} {cell.text}" if cell.shown else cell.word for cell in line.cells)
+        lines.append(f"| {line.name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
 
 
 def _md(text: str) -> str:

@@ -12,7 +12,7 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,12 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from conformance import paths
-from conformance.claims import Catalogue, Claim, Subject
+from conformance.claims import Catalogue, Claim, Scope, Subject
 from conformance.errors import visible
 from conformance.judge.plan.timeline import fold
 from conformance.judge.rows import ControlResult, Course, Judgement, Verdict, VerdictRow, Witness
 from conformance.records import TrialRecord
-from conformance.report import model, phrases, pictures, questions
+from conformance.report import ci, model, phrases, pictures, questions
 from conformance.report.model import Expectations
 from conformance.scenario import Scenario
 from conformance.scenario.reading import singles
@@ -41,31 +41,24 @@ _BESIDE = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]*\)")
 
 @dataclasses.dataclass(frozen=True)
 class ClaimView:
-    """A claim with all its rows, and its cells. `claim` is None if the catalogue no longer has it."""
+    """A claim with all its rows, and its cells. `claim` is None if the catalogue no longer has it.
+
+    `about` is the claim, or one of its rows. `said_by` names a document of which this claim is not the broker's own.
+    """
 
     id: str
-    says: str
-    section: str
-    kind: str
-    scope: str
-    subject: str
     claim: Claim | None
+    about: Claim | VerdictRow
     rows: tuple[VerdictRow, ...]
     line: questions.Line
     url: str
+    said_by: str
     reason: str
     not_promised: bool
 
 
-@dataclasses.dataclass(frozen=True)
-class DocumentView:
-    """The claims of one source document: answered, not tried and not applicable."""
-
-    title: str
-    url: str
-    answered: tuple[ClaimView, ...]
-    not_tried: tuple[ClaimView, ...]
-    not_applicable: tuple[ClaimView, ...]
+Group = tuple[str, list[ClaimView], list[ClaimView]]
+"""A question, and the claims that answer it: those that were tried, and not."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -122,13 +115,16 @@ def page(
             run=judgement.run,
             doubts=model.doubts(judgement, catalogue, expected),
             questions=questions.lines(judgement, scenarios),
-            sentence=questions.sentence(judgement),
-            account=questions.account(judgement),
+            opening=questions.opening(judgement),
+            counts=model.counts(judgement, catalogue),
+            first=first_violation(judgement.rows, expected),
+            next_step=phrases.next_step(judgement, first_violation(judgement.rows, expected)),
+            copied=ci.opening(judgement, catalogue, expected, scenarios),
             models=list(questions.MODELS),
             problems=problems,
             shown_by=lambda row: [one for one in problems if one.is_shown_by(row)],
-            documents=documents(judgement, catalogue, scenarios, ours=False),
-            self_checks=documents(judgement, catalogue, scenarios, ours=True),
+            claims=claim_views(judgement, catalogue, scenarios, ours=False),
+            self_checks=claim_views(judgement, catalogue, scenarios, ours=True),
             scenarios=scenario_views(judgement, scenarios),
             crossings=crossing_views(judgement),
             untried=[item.id for item in scenarios.values() if item.id not in _with_trials(judgement)],
@@ -187,63 +183,61 @@ def _marks(row: VerdictRow, judgement: Judgement, catalogue: Catalogue, expected
     return [*found, "not promised by this product"] if model.not_promised(row, judgement.run, catalogue) else found
 
 
-def documents(
+def claim_views(
     judgement: Judgement, catalogue: Catalogue, scenarios: Mapping[str, Scenario], *, ours: bool
-) -> list[DocumentView]:
-    """Return by source document the claims about the broker, or those about the suite's own session (`ours`).
+) -> tuple[list[Group], dict[str, list[ClaimView]]]:
+    """Return by question the claims about the broker, or about the suite itself, and by reason what cannot apply.
 
-    A claim of the catalogue without a row stands where its subject belongs.
+    The broker's own claims come first, then common ones. A claim without a row stands where its subject belongs.
     """
     by_claim: dict[str, list[VerdictRow]] = {}
     for row in judgement.self_checks if ours else judgement.rows:
         by_claim.setdefault(row.claim, []).append(row)
-    grouped: dict[str, list[ClaimView]] = {}
     elsewhere = {row.claim for row in judgement.rows + judgement.self_checks} - by_claim.keys()
     left, known = questions.left_out(judgement, scenarios), questions.known_problems(judgement.run)
     others = [one.id for one in catalogue.claims.values() if (one.subject is Subject.SESSION) == ours]
-    for claim_id in [one for one in dict.fromkeys([*others, *by_claim]) if one not in elsewhere]:
-        claim, rows = catalogue.claims.get(claim_id), by_claim.get(claim_id, [])
-        title = catalogue.document_title(claim) if claim else rows[0].document
-        line = questions.line(
-            claim_id,
-            rows,
-            (one for one in left if one.claim == claim_id),
-            (one for one in known if claim_id in one.claims),
+    lines = (
+        questions.line(
+            name, by_claim.get(name, []), (x for x in left if x.claim == name), (x for x in known if name in x.claims)
         )
-        grouped.setdefault(title, []).append(_claim_view(line, claim, judgement, catalogue))
-    return [_document(title, views) for title, views in grouped.items()]
+        for name in dict.fromkeys([*others, *by_claim])
+        if name not in elsewhere
+    )
+    profiles = set(judgement.run.profiles)
+    views = sorted((_claim_view(line, judgement, catalogue) for line in lines), key=lambda x: _rank(x.claim, profiles))
+    groups: dict[str, Group] = {asks: (asks, [], []) for asks in questions.QUESTIONS}
+    away: dict[str, list[ClaimView]] = {}
+    for view in views:
+        if not view.rows and {row.verdict for row in view.line.rows} == {Verdict.NOT_APPLICABLE}:
+            away.setdefault(view.reason, []).append(view)
+            continue
+        anomalies = [row.anomaly for row in view.rows] + [*(view.claim.checks if view.claim else ())]
+        asks = next(filter(None, map(questions.question_of, anomalies)), list(groups)[3])
+        (groups[asks][1] if view.rows else groups[asks][2]).append(view)
+    return [group for group in groups.values() if group[1] or group[2]], away
 
 
-def _claim_view(line: questions.Line, claim: Claim | None, judgement: Judgement, catalogue: Catalogue) -> ClaimView:
-    rows = line.rows
+def _rank(claim: Claim | None, profiles: Collection[str]) -> int:
+    """Return the place of a claim: the vendor's own, common ones, expectations of the suite, then other vendors'."""
+    own = claim is not None and bool(set(claim.binds) & set(profiles))
+    return 0 if own or claim is None else 3 if claim.binds else 2 if claim.is_expectation else 1
+
+
+def _claim_view(line: questions.Line, judgement: Judgement, catalogue: Catalogue) -> ClaimView:
+    claim, rows = catalogue.claims.get(line.name), line.rows
     reasons = dict.fromkeys(row.reason for row in rows if row.verdict in phrases.UNTRIED)
     silent = "the judge was not asked about it: it has no row"
     return ClaimView(
         id=line.name,
-        says=claim.says if claim else rows[0].says,
-        section=claim.source.section if claim else rows[0].section,
-        kind=claim.kind if claim else rows[0].kind,
-        scope=claim.scope if claim else rows[0].scope,
-        subject=claim.subject if claim else rows[0].subject,
         claim=claim,
+        about=claim or rows[0],
         rows=tuple(model.tried_rows(rows)),
         line=line,
         url=catalogue.url(claim) if claim else "",
+        said_by="" if claim is None or claim.is_expectation else catalogue.document_title(claim),
         reason="; ".join(reasons) if rows else silent,
         not_promised=any(model.not_promised(row, judgement.run, catalogue) for row in rows),
     )
-
-
-def _document(title: str, views: Sequence[ClaimView]) -> DocumentView:
-    groups: dict[str, list[ClaimView]] = {"answered": [], "not_tried": [], "not_applicable": []}
-    for view in views:
-        if view.rows:
-            groups["answered"].append(view)
-        else:
-            only = {row.verdict for row in view.line.rows} == {Verdict.NOT_APPLICABLE}
-            groups["not_applicable" if only else "not_tried"].append(view)
-    url = next((view.url.partition("#")[0] for view in views), "")
-    return DocumentView(title, url, *(tuple(group) for group in groups.values()))
 
 
 def scenario_views(judgement: Judgement, scenarios: Mapping[str, Scenario]) -> list[ScenarioView]:
@@ -305,17 +299,16 @@ def _scenario_view(name: str, judgement: Judgement, script: Scenario | None) -> 
     )
 
 
-def timeline(witness: Witness, most: int = pictures.EVENTS) -> list[dict[str, str]]:
+def timeline(witness: Witness) -> list[dict[str, str]]:
     """Return the events of a witness as the texts of table cells; a missing field is empty.
 
     In place of events that are left out (`judge.plan.timeline`) is a row with their number as its process.
     """
-    keys = ("at_ms", "process", "op", "phase", "epoch", "detail")
-    rows: list[Mapping[str, Any]] = [
-        {"at_ms": "...", "process": f"{event} more"} if isinstance(event, int) else event
-        for event in fold(witness.timeline, most)
+    shown = fold(witness.timeline, pictures.EVENTS)
+    rows = [{"at_ms": "...", "process": f"{one} more"} if isinstance(one, int) else one for one in shown]
+    return [
+        {key: _cell(row.get(key, "")) for key in ("at_ms", "process", "op", "phase", "epoch", "detail")} for row in rows
     ]
-    return [{key: _cell(row.get(key, "")) for key in keys} for row in rows]
 
 
 def _cell(value: Any) -> str:
@@ -327,6 +320,21 @@ def _cell(value: Any) -> str:
 def first_timeline(rows: Iterable[VerdictRow]) -> Witness | None:
     """Return the first witness with a timeline, which a report shows."""
     return next((witness for row in rows for witness in row.witnesses if witness.timeline), None)
+
+
+def first_violation(rows: Iterable[VerdictRow], expected: Expectations | None = None) -> VerdictRow | None:
+    """Return the violation whose story comes first: one that was not expected, with a time line, of a loss."""
+    return min(
+        (row for row in rows if row.verdict is Verdict.VIOLATED),
+        key=lambda row: (
+            bool(expected and expected.excuses(row)),
+            first_timeline([row]) is None,
+            not questions.is_loss(row.anomaly),
+            row.standing,
+            row.scope == Scope.COMMON,
+        ),
+        default=None,
+    )
 
 
 @functools.cache
@@ -382,32 +390,17 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    filters: dict[str, Callable[..., Any]] = {
-        "anchor": anchor,
-        "described": describe_problem,
-        "plural": plural,
-        "exposure": phrases.exposure_words,
-        "control": phrases.control_words,
-        "bound": phrases.bound_words,
-        "timeline": timeline,
-        "gravity": phrases.gravity,
-        "extent": phrases.extent,
-        "to_decide": phrases.command_to_decide,
-        "ending": pictures.ending,
-        "lanes": pictures.lanes,
-        "strip": pictures.strip,
-        "times": pictures.times,
-        "times_table": pictures.times_table,
-        "course_words": pictures.course_words,
-        "setting": _setting,
-    }
-    environment.filters.update(filters)
+    for module in (phrases, pictures):
+        environment.filters.update({name: each for name, each in vars(module).items() if callable(each)})
+    own = {"anchor": anchor, "described": describe_problem, "setting_words": _setting, "timeline": timeline}
+    environment.filters.update(own)
     style, script = ((paths.reports() / name).read_text("utf-8") for name in ("report.css", "report.js"))
     environment.globals.update(
         css=Markup(style),  # noqa: S704 - our own file, without foreign text
         script=Markup(script),  # noqa: S704
         script_hash=f"sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}",
-        meanings=phrases.MEANINGS,
+        signs=phrases.SIGNS,
+        strengths=(questions.FAIR, questions.STRONG),
         first_timeline=first_timeline,
     )
     return environment

@@ -19,6 +19,7 @@ from conformance.claims import Catalogue, Kind, Scope, Subject
 from conformance.judge.exits import exit_code
 from conformance.judge.rows import Course, Judgement, Verdict, VerdictRow
 from conformance.records import RunRecord, TrialRecord
+from conformance.report import questions
 from conformance.report.phrases import UNTRIED, exposure_words, gravity
 from conformance.words import plural
 
@@ -152,6 +153,7 @@ class Summary(
 class Report(msgspec.Struct, frozen=True, kw_only=True):
     """`report.json`; `reports/templates/report.schema.json` is its JSON Schema.
 
+    `account`: where the confirmed messages of the broker as configured ended, by the names of `fates.ACCOUNT`.
     `expectations` is set if the user named known failures, a baseline or claims that must be tried.
     """
 
@@ -163,12 +165,18 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     self_checks: tuple[VerdictRow, ...]
     trials: tuple[TrialRecord, ...]
     courses: tuple[Course, ...] = ()
+    account: dict[str, int] = {}
     expectations: Expectations | None = None
 
     @property
     def judgement(self) -> Judgement:
         return Judgement(
-            run=self.run, rows=self.verdicts, self_checks=self.self_checks, trials=self.trials, courses=self.courses
+            run=self.run,
+            rows=self.verdicts,
+            self_checks=self.self_checks,
+            trials=self.trials,
+            courses=self.courses,
+            account=self.account,
         )
 
 
@@ -188,6 +196,7 @@ def report(judgement: Judgement, catalogue: Catalogue | None = None, expected: E
         self_checks=judgement.self_checks,
         trials=judgement.trials,
         courses=judgement.courses,
+        account=judgement.account,
         expectations=expected,
     )
 
@@ -248,19 +257,10 @@ def answers(judgement: Judgement, catalogue: Catalogue | None = None) -> dict[st
         for row in judgement.rows:
             if row.verdict is word:
                 found.setdefault(row.claim, word)
-    return found | dict.fromkeys(without_row(judgement, catalogue), Verdict.NOT_TRIED)
-
-
-def without_row(judgement: Judgement, catalogue: Catalogue | None) -> list[str]:
-    """Return the claims about a broker without a row. What the suite has not checked of itself is not the broker's."""
     known = {row.claim for row in judgement.rows + judgement.self_checks}
     every = catalogue.claims.items() if catalogue else ()
-    return [name for name, claim in every if name not in known and claim.subject != Subject.SESSION]
-
-
-def not_tried(judgement: Judgement, catalogue: Catalogue | None = None) -> list[str]:
-    """Return the claims without a trial that could apply."""
-    return [claim for claim, word in answers(judgement, catalogue).items() if word is Verdict.NOT_TRIED]
+    absent = [name for name, claim in every if name not in known and claim.subject != Subject.SESSION]
+    return found | dict.fromkeys(absent, Verdict.NOT_TRIED)
 
 
 def not_promised(row: VerdictRow, run: RunRecord, catalogue: Catalogue | None = None) -> bool:
@@ -286,67 +286,66 @@ def is_undecided(row: VerdictRow) -> bool:
 def failed_unpromised(judgement: Judgement) -> dict[str, VerdictRow]:
     """Return the claims that this configuration does not promise and whose check failed, each with its worst row."""
     failed = sorted((row for row in judgement.rows if row.failed_unpromised), key=lambda row: -row.offences)
-    return {claim: next(row for row in failed if row.claim == claim) for claim in _claims(failed)}
+    return {claim: next(row for row in failed if row.claim == claim) for claim in claims_of(failed)}
 
 
 def headline(judgement: Judgement, catalogue: Catalogue | None = None, expected: Expectations | None = None) -> str:
-    """Return the headline: what was violated, and how many claims have which answer."""
+    """Return the headline: whether confirmed messages were safe, what else was violated, and what limits the answer."""
     rows = judgement.rows
     if not tried_rows(rows):
-        parts = ["Nothing was tried"]
+        parts = ["Nothing was tried."]
     else:
-        violated = [row for row in rows if row.verdict is Verdict.VIOLATED and not row.required]
-        against = _claims(row for row in violated if not (expected and expected.excuses(row)))
-        asked = [row for row in rows if row.verdict is Verdict.VIOLATED and row.required]
-        parts = [f"{_were(len(against))} violated: {_listed(against)}"] if against else []
-        parts += ["Nothing new was violated"] if violated and not against else []
-        foreign = _claims(row for row in asked if judged_as(row, judgement.run, catalogue))
-        own = _claims(row for row in asked if not judged_as(row, judgement.run, catalogue))
-        if own:
-            count = plural(len(own), "requirement")
-            parts.append(f"{count} of yours, not promised by this configuration, violated: {_listed(own)}")
-        if foreign:
-            count = plural(len(foreign), "sentence")
-            parts.append(f"{count} of another vendor, judged at your request, violated: {_listed(foreign)}")
-        parts.append(_counted(judgement, catalogue))
-    parts += [*_unpromised(judgement), *_expected_parts(expected), *_limits(judgement)]
-    return ". ".join(parts) + "."
+        violated = [row for row in rows if row.verdict is Verdict.VIOLATED]
+        own = [row for row in violated if not row.required and not (expected and expected.excuses(row))]
+        parts = [questions.sentence(judgement), *questions.failures(judgement, claims_of(own))]
+        parts += ["Nothing new was violated."] if any(not row.required for row in violated) and not own else []
+        asked = [row for row in violated if row.required]
+        foreign = claims_of(row for row in asked if judged_as(row, judgement.run, catalogue))
+        given_up = [claim for claim in claims_of(asked) if claim not in foreign]
+        for found, noun, whose in (
+            (given_up, "requirement", "of yours, not promised by this configuration"),
+            (foreign, "sentence", "of another vendor, judged at your request"),
+        ):
+            parts += [f"{plural(len(found), noun)} {whose}, violated: {_listed(found)}."] if found else []
+    limits = ["The run was interrupted."] if judgement.run.interrupted else []
+    limits += ["The run is incomplete."] if not judgement.run.finished and not judgement.run.interrupted else []
+    return " ".join([*parts, *_unpromised(judgement), *_expected_parts(expected), *limits])
 
 
-def _counted(judgement: Judgement, catalogue: Catalogue | None) -> str:
-    """`33 claims hold, 0 violated, 0 undecided, 3 not tried`, without requirements of the user that are violated."""
+COUNTED = {
+    Verdict.VIOLATED: ("violated", "violated"),
+    Verdict.HARNESS_ERROR: ("with an error of the suite", "with an error of the suite"),
+    Verdict.INCONCLUSIVE: ("undecided", "undecided"),
+    Verdict.HOLDS: ("claim holds", "claims hold"),
+    Verdict.NOT_TRIED: ("not tried", "not tried"),
+}
+
+
+def counts(judgement: Judgement, catalogue: Catalogue | None = None) -> dict[Verdict, str]:
+    """Return how many claims have which answer: `33 claims hold`. A requirement of the user does not count."""
     required = {row.claim for row in judgement.rows if row.required and row.verdict is Verdict.VIOLATED}
     words = [word for claim, word in answers(judgement, catalogue).items() if claim not in required]
-    holds, violated, undecided, left, broken = map(
-        words.count,
-        (Verdict.HOLDS, Verdict.VIOLATED, Verdict.INCONCLUSIVE, Verdict.NOT_TRIED, Verdict.HARNESS_ERROR),
-    )
-    text = f"{plural(holds, 'claim')} hold{'s' if holds == 1 else ''}, {violated} violated, {undecided} undecided"
-    return f"{text}, {left} not tried" + (f", {broken} with an error of the suite" if broken else "")
+    shown = [word for word in COUNTED if word in words or word is not Verdict.HARNESS_ERROR]
+    return {word: plural(words.count(word), *COUNTED[word]) for word in shown}
+
+
+def counted(judgement: Judgement, catalogue: Catalogue | None = None) -> str:
+    """`0 violated, 0 undecided, 33 claims hold, 3 not tried`."""
+    return f"{', '.join(counts(judgement, catalogue).values())}."
 
 
 def _unpromised(judgement: Judgement) -> list[str]:
     figures = [f"{row.failed_unpromised} ({claim})" for claim, row in failed_unpromised(judgement).items()]
-    return [f"{UNPROMISED}: {_listed(figures)}"] if figures else []
+    return [f"{UNPROMISED}: {_listed(figures)}."] if figures else []
 
 
 def _expected_parts(expected: Expectations | None) -> list[str]:
-    found = {standing: _claims(expected.of(standing)) for standing in ON_TOP} if expected else {}
-    return [f"{plural(len(c), STANDING_TEXTS[name].noun)}: {_listed(c)}" for name, c in found.items() if c]
+    found = {standing: claims_of(expected.of(standing)) for standing in ON_TOP} if expected else {}
+    return [f"{plural(len(c), STANDING_TEXTS[name].noun)}: {_listed(c)}." for name, c in found.items() if c]
 
 
-def _limits(judgement: Judgement) -> list[str]:
-    parts = ["The run was interrupted"] if judgement.run.interrupted else []
-    parts += ["The run is incomplete"] if not judgement.run.finished and not judgement.run.interrupted else []
-    return parts
-
-
-def _claims(rows: Iterable[VerdictRow | Item]) -> list[str]:
+def claims_of(rows: Iterable[VerdictRow | Item]) -> list[str]:
     return list(dict.fromkeys(row.claim for row in rows))
-
-
-def _were(count: int) -> str:
-    return f"{plural(count, 'claim')} {'was' if count == 1 else 'were'}"
 
 
 def _listed(claims: Sequence[str]) -> str:
@@ -397,7 +396,7 @@ def _by_word(judgement: Judgement, catalogue: Catalogue | None) -> Iterator[Doub
     open_ = [row for row in judgement.rows if is_undecided(row)]
     settled = [row for row in judgement.rows if row.decided_by]
     inconclusive = Verdict.INCONCLUSIVE
-    stronger = "The fault here cannot show a missing sync; a durability test did, and the claim holds."
+    stronger = "A kill cannot show a missing sync. A test of the disk, or a power loss, did, and the claim holds there."
     yield Doubt("undecided", "Undecided", "Tried, without evidence in either direction.", rows(inconclusive, of=open_))
     yield Doubt("covered", "Covered by a stronger test", stronger, rows(inconclusive, of=settled))
     not_passed = (Verdict.VIOLATED, Verdict.INCONCLUSIVE, Verdict.HARNESS_ERROR)
@@ -445,14 +444,14 @@ def _by_control(judgement: Judgement) -> Iterator[Doubt]:
 
 def _by_selection(judgement: Judgement, catalogue: Catalogue | None) -> Iterator[Doubt]:
     reasons: dict[str, list[str]] = {}
-    left_out = not_tried(judgement, catalogue)
+    left_out = [claim for claim, word in answers(judgement, catalogue).items() if word is Verdict.NOT_TRIED]
     known = {row.claim: row.reason for row in judgement.rows if row.verdict is Verdict.NOT_TRIED}
     for claim in left_out:
         reasons.setdefault(known.get(claim, "the judge was not asked about it") or "no reason given", []).append(claim)
     yield Doubt(
         "not-tried",
         "Not tried",
-        f"{_were(len(left_out))} not tried: this report says nothing about {'it' if len(left_out) == 1 else 'them'}.",
+        f"{plural(len(left_out), 'claim')} without a trial: this report says nothing for or against the broker there.",
         tuple((None, f"{reason} ({len(claims)}): {', '.join(claims)}") for reason, claims in reasons.items()),
     )
 

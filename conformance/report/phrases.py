@@ -1,8 +1,8 @@
-"""The texts of a report: the meaning of each verdict, and numbers, controls and steps as sentences."""
+"""The texts of a report: the sign of each verdict, and numbers, controls and steps as sentences."""
 
 from __future__ import annotations
 
-import dataclasses
+import re
 import shlex
 from collections.abc import Iterable
 
@@ -12,93 +12,21 @@ from conformance.judge.exits import codes, exit_code
 from conformance.judge.reasons import faults_named
 from conformance.judge.rows import ControlResult, Exposure, Judgement, Verdict, VerdictRow
 from conformance.records import RunRecord
-from conformance.scenario import options
-from conformance.scenario.script import (
-    After,
-    All,
-    Ask,
-    Between,
-    Consume,
-    DiskFault,
-    Drain,
-    Fault,
-    FileRemoved,
-    Frame,
-    Kill,
-    Nth,
-    Offer,
-    OneOf,
-    Publish,
-    Recovery,
-    Restart,
-    Rounds,
-    Step,
-    Together,
-    Trigger,
-)
+from conformance.scenario import options, script
 from conformance.words import ordinal, plural
 
-
-@dataclasses.dataclass(frozen=True)
-class Meaning:
-    """A verdict for people: its sign, what it means, and what it does not mean."""
-
-    sign: str
-    means: str
-    does_not: str
-
-
-MEANINGS: dict[Verdict, Meaning] = {  # in the order of the rows in a report
-    Verdict.VIOLATED: Meaning(
-        "✗",
-        "At least one counterexample was found; it is shown with its message and timeline. "
-        "Only this verdict counts against a broker.",
-        "How often it happens elsewhere. A row marked “your requirement” is about a guarantee that the configuration "
-        "does not promise: it is never counted against the vendor.",
-    ),
-    Verdict.HARNESS_ERROR: Meaning(
-        "!",
-        "Part of this suite failed: a set-up, a client, a fault that did not take effect, an incomplete history.",
-        "Anything about the broker. It never counts against the broker, and it is never a pass.",
-    ),
-    Verdict.INCONCLUSIVE: Meaning(
-        "?",
-        "It was tried and could not be decided; the reason says what was missing.",
-        "A pass or a failure. It is evidence in neither direction.",
-    ),
-    Verdict.HOLDS: Meaning(
-        "✓",
-        "No counterexample was found, although the fault took effect, messages were at risk, the history is complete, "
-        "the queue was drained to silence, and the control was seen to fail.",
-        "A proof. It is about this scenario, version, configuration and failure model, within its exposure and bound.",
-    ),
-    Verdict.WITNESSED: Meaning(
-        "+",
-        "A permission (“may”): the behaviour that the document allows was seen at least once.",
-        "A defect, because it is allowed; or a promise, because it need not happen.",
-    ),
-    Verdict.NOT_WITNESSED: Meaning(
-        "·",
-        "A permission (“may”): the behaviour that the document allows was not seen.",
-        "That it cannot happen. The absence of a witness proves nothing and violates nothing.",
-    ),
-    Verdict.OBSERVED: Meaning(
-        "i",
-        "Recorded without judgement: a rationale of the document; a sentence of another vendor, which this product "
-        "never promised; or an expectation of this suite, which no document makes (--require CLAIM judges it).",
-        "Good or bad. An observation is never a verdict.",
-    ),
-    Verdict.NOT_APPLICABLE: Meaning(
-        "∅",
-        "The broker or the protocol has no such feature, or its vendor or its configuration does not promise it.",
-        "A pass or a failure, or that the behaviour is absent.",
-    ),
-    Verdict.NOT_TRIED: Meaning(
-        "○",
-        "Not selected, or it needs a fault, a client or a protocol that this run did not have.",
-        "Anything about the broker: neither support nor the lack of it.",
-    ),
+SIGNS: dict[Verdict, str] = {
+    Verdict.VIOLATED: "✗",
+    Verdict.HARNESS_ERROR: "!",
+    Verdict.INCONCLUSIVE: "?",
+    Verdict.HOLDS: "✓",
+    Verdict.WITNESSED: "+",
+    Verdict.NOT_WITNESSED: "·",
+    Verdict.OBSERVED: "i",
+    Verdict.NOT_APPLICABLE: "∅",
+    Verdict.NOT_TRIED: "○",
 }
+"""The sign of each verdict, in the order of the rows in a report."""
 UNTRIED = (Verdict.NOT_TRIED, Verdict.NOT_APPLICABLE)
 
 EXIT_MEANS: dict[ExitCode, str] = {
@@ -132,7 +60,7 @@ def row_words(row: VerdictRow) -> dict[str, str]:
 
 def gravity(word: Verdict) -> int:
     """Return the place of a verdict in a report: the worst is 0."""
-    return list(MEANINGS).index(word)
+    return list(SIGNS).index(word)
 
 
 def extent(run: RunRecord) -> str:
@@ -147,7 +75,7 @@ def extent(run: RunRecord) -> str:
     return "a whole run, with --thorough" if "--thorough" in words else "a whole run"
 
 
-_OF_SELECTION = ("--claims", "--trials", "--seed", "--budget", "--out")
+_OF_SELECTION = ("--claims", "--scenario", "--trials", "--seed", "--budget", "--out")
 """Options with a value that a run to decide one claim does not take over."""
 
 
@@ -156,15 +84,30 @@ def command_to_decide(row: VerdictRow, command: str) -> str:
 
     `command` is that of the run: broker, protocol and settings stay.
     """
+    kept = _without_selection(command)
+    return f"{kept} {shlex.join(['--claims', row.claim, '--trials', str(max(2 * row.trials, 6))])}" if kept else ""
+
+
+def _without_selection(command: str) -> str:
     words = shlex.split(command)
     if words[:2] != ["conformance", "run"]:
         return ""
-    kept = [
-        word
-        for before, word in zip(["", *words], words, strict=False)
-        if word not in (*_OF_SELECTION, "--quick") and before not in _OF_SELECTION
-    ]
-    return shlex.join([*kept, "--claims", row.claim, "--trials", str(max(2 * row.trials, 6))])
+    pairs = zip(["", *words], words, strict=False)
+    return shlex.join(w for before, w in pairs if w not in (*_OF_SELECTION, "--quick") and before not in _OF_SELECTION)
+
+
+def next_step(judgement: Judgement, violation: VerdictRow | None) -> tuple[str, str]:
+    """Return what a reader can do next, and the command: see a violation again, decide what is open, play the rest."""
+    run = judgement.run
+    if violation and violation.replay:
+        return "To see it again, type in the folder of this report:", violation.replay
+    undecided = (row for row in judgement.rows if row.verdict is Verdict.INCONCLUSIVE and not row.decided_by)
+    for row in undecided:
+        if command := command_to_decide(row, run.command):
+            return f"To decide {row.claim}, try it with more trials:", command
+    if extent(run).startswith("a whole run"):
+        return "To repeat this run:", run.command
+    return "To play the other tests too:", _without_selection(run.command) or run.command
 
 
 def exposure_words(exposure: Exposure | None) -> str:
@@ -209,7 +152,15 @@ def bound_words(row: VerdictRow) -> str:
     return "; ".join(part for part in (left, passes) if part)
 
 
-def steps_in_words(steps: Iterable[Step]) -> list[str]:
+_BESIDE = re.compile(r" \(at least [^)]*\)| (If such|Up to|The control|The check was|Failure model).*?\.(?= [A-Z]|$)")
+
+
+def own_reason(row: VerdictRow) -> str:
+    """Return of the reason of a pass only what exposure, control and bound do not say beside it."""
+    return _BESIDE.sub("", row.reason) if row.verdict is Verdict.HOLDS else row.reason
+
+
+def steps_in_words(steps: Iterable[script.Step]) -> list[str]:
     """Return the steps of a script as sentences; for a drawn script, with the numbers of its trial.
 
     >>> from conformance.scenario.script import Drain
@@ -219,30 +170,30 @@ def steps_in_words(steps: Iterable[Step]) -> list[str]:
     return [_sentence(step) for step in steps]
 
 
-def _sentence(step: Step) -> str:
+def _sentence(step: script.Step) -> str:
     match step:
-        case Publish():
+        case script.Publish():
             what = _publishing(step)
-        case Consume():
+        case script.Consume():
             what = _consuming(step)
-        case Together():
+        case script.Together():
             parts = " ".join(map(_sentence, step.steps))
             return f"{len(step.steps)} clients at once, the publishers when every consumer is attached: {parts}"
-        case Rounds():
+        case script.Rounds():
             parts = " ".join(map(_sentence, step.steps))
             return f"Up to {plural(step.times, 'time')}, and {plural(step.control, 'time')} in a control: {parts}"
-        case Restart():
+        case script.Restart():
             return _restart_sentence(step)
-        case Offer():
+        case script.Offer():
             return f"Start the broker with each of {plural(len(step.settings), 'setting')}: {', '.join(step.settings)}."
-        case Ask():
+        case script.Ask():
             return f"Ask: {step.question}?"
-        case Drain():
+        case script.Drain():
             return "Receive and acknowledge everything until silence, then ask the broker for its own depth."
     return f"{what}. {_fault_sentence(step.until)}" if step.until else f"{what}."
 
 
-def _publishing(step: Publish) -> str:
+def _publishing(step: script.Publish) -> str:
     if step.resends and step.exactly_once:
         return "Go on, in the same session, with each message that has no last answer"
     if step.resends:
@@ -257,12 +208,12 @@ def _publishing(step: Publish) -> str:
     return "; ".join([*parts, *options.phrases(step)])
 
 
-def _consuming(step: Consume) -> str:
+def _consuming(step: script.Consume) -> str:
     parts = [f"Consume in {step.mode.upper()} mode with a prefetch of {step.prefetch:,}, {_acknowledging(step)}"]
     return "; ".join([*parts, *options.phrases(step)])
 
 
-def _acknowledging(step: Consume) -> str:
+def _acknowledging(step: script.Consume) -> str:
     each = "each message" if step.acknowledge == 1 else f"at every {ordinal(step.acknowledge)} message"
     some = each if step.acknowledge == 1 else f"every {ordinal(step.acknowledge)} message"
     answer = ", and reading the answer" if step.confirm else ""
@@ -308,12 +259,14 @@ _FRAMES = {
 _PLACES = {"before": "before", "middle": "in the middle of", "after": "right after"}
 
 
-def _restart_sentence(step: Restart) -> str:
+def _restart_sentence(step: script.Restart) -> str:
     how = "Stop the broker cleanly and start it again" if step.clean else "Start the broker again"
     text = f"{how} on the same data{', all of which has reached the disk by then' if step.flushed else ''}"
     if step.until is not None:
         at = step.until.at
-        when = f"{_milliseconds(at.ms)} after it is ready, without use," if isinstance(at, After) else _trigger(at)
+        when = (
+            f"{_milliseconds(at.ms)} after it is ready, without use," if isinstance(at, script.After) else _trigger(at)
+        )
         text += f"; {when} every process of it is killed, and it is started once more"
     if step.beside:
         parts = " ".join(map(_sentence, step.beside))
@@ -321,53 +274,53 @@ def _restart_sentence(step: Restart) -> str:
     return f"{text}; {_fault_sentence(step.under)}." if step.under is not None else f"{text}."
 
 
-def _fault_sentence(fault: Fault | DiskFault) -> str:
+def _fault_sentence(fault: script.Fault | script.DiskFault) -> str:
     """Say what a fault does, and when: at its trigger, from the k-th operation on, or all the time."""
     if (at := getattr(fault, "at", None)) is not None:
         return fault.says(f"{_trigger(at)}{_later(fault)}")
     return fault.says(_number(fault.k) if hasattr(fault, "k") else "")
 
 
-def _trigger(at: Trigger | Frame | Recovery) -> str:
+def _trigger(at: script.Trigger | script.Frame | script.Recovery) -> str:
     match at:
-        case OneOf():
+        case script.OneOf():
             return f"{' or '.join(map(_trigger, at.options))} (the seed draws which)"
-        case Nth():
+        case script.Nth():
             return _number(at.k, _EVENTS[at.event])
-        case After():
+        case script.After():
             return f"{_milliseconds(at.ms)} after the client began"
-        case FileRemoved():
+        case script.FileRemoved():
             return f"when the broker removes {_number(at.k, 'file')} of its journal after the client began"
-        case All():
+        case script.All():
             return " and ".join(_trigger(part) for part in at.parts)
-        case Frame():
+        case script.Frame():
             last = "the last frame of " if at.last else ""
             return f"{_PLACES[at.at]} {last}{_number(at.k, _FRAMES[at.kind])}"
-        case Recovery():
+        case script.Recovery():
             return f"at {_number(at.k, 'access')} to its journal"
 
 
-def _number(k: int | Between, what: str = "") -> str:
-    if isinstance(k, Between):
+def _number(k: int | script.Between, what: str = "") -> str:
+    if isinstance(k, script.Between):
         article = ("an " if what[0] in "aeiou" else "a ") if what else ""
         between = f"{'' if what else 'one '}between the {ordinal(k.low)} and the {ordinal(k.high)}"
         return f"{article}{what} {between}, drawn from the trial's seed".lstrip()
     return f"the {ordinal(k)} {what}".rstrip()
 
 
-def _later(fault: Fault | DiskFault) -> str:
+def _later(fault: script.Fault | script.DiskFault) -> str:
     """Say how long after its event a kill comes; empty if at once."""
-    if not isinstance(fault, Kill):
+    if not isinstance(fault, script.Kill):
         return ""
     for delay, unit in ((fault.delay_us, "us"), (fault.delay_percent, "% of the median answer so far")):
-        if isinstance(delay, Between):
+        if isinstance(delay, script.Between):
             return f", {delay.low:,} to {delay.high:,} {unit} after it, drawn from the trial's seed"
         if delay:
             return f", {delay:,} {unit} after it"
     return ""
 
 
-def _milliseconds(k: int | Between) -> str:
-    if isinstance(k, Between):
+def _milliseconds(k: int | script.Between) -> str:
+    if isinstance(k, script.Between):
         return f"a time between {k.low:,} and {k.high:,} ms, drawn from the trial's seed,"
     return f"{k:,} ms"

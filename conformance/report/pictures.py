@@ -24,11 +24,94 @@ from conformance.words import plural
 LANE, ROW, TIME, HEAD = 150, 22, 90, 30
 """Pixels: the width of a lane, the height of an event, the width of the times, the height of the names of lanes."""
 EVENTS = 100
-"""A longer timeline is folded on a page."""
+"""A longer timeline is folded in a table."""
+PICTURED = 12
+"""A longer one is folded in a picture and in a story."""
 _LONGEST = 24
 """So many letters fit beside the mark of an event."""
 _PAUSE_MS = 1_000.0
 """A longer time between two events is said: the picture has them in order, and not to scale."""
+
+_WORDS = {
+    "send invoke": ("sent", "{who} sent {message}"),
+    "send ok": ("confirmed", "the broker confirmed it"),
+    "confirm ok": ("confirmed", "the broker confirmed it"),
+    "send fail": ("refused", "the broker refused it"),
+    "deliver ok": ("received", "{who} received it"),
+    "ack invoke": ("acknowledged", "{who} acknowledged it"),
+    "ack ok": ("acknowledgement confirmed", "the broker confirmed the acknowledgement"),
+    "nack invoke": ("given back", "{who} gave it back"),
+    "commit invoke": ("commit asked", "{who} asked to commit"),
+    "commit ok": ("committed", "the broker confirmed the commit"),
+    "rollback invoke": ("rollback asked", "{who} asked to roll back"),
+    "rollback ok": ("rolled back", "the broker confirmed the rollback"),
+    "drain ok": ("drained", "{who} drained the queue"),
+    "broker ok": ("broker started", "the broker was started again"),
+    "kill": ("broker killed", "the broker was killed"),
+    "stop": ("broker stopped", "the broker was stopped"),
+    "pause": ("broker paused", "the broker was paused"),
+    "consumer_crash": ("client killed", "the client was killed"),
+    "power_loss": ("power lost", "the power was lost"),
+    "disk_full": ("disk full", "the disk was full"),
+    "held_sync": ("sync held", "a sync was held"),
+    "failed_sync": ("sync failed", "a sync failed"),
+    "sync fail": ("sync failed", "a sync failed"),
+    "cut": ("connection cut", "the connection was cut"),
+}
+"""The words of people for an operation and its phase, or a fault: in a picture, and as a sentence."""
+_QUIET = "broker invoke, drain invoke, process invoke, process ok, fault armed, fault info, fault healed"
+_OF_BROKER = ("fault", "broker", "sync")
+
+
+def _step(event: Mapping[str, Any]) -> str:
+    return f"{event.get('op', '')} {event.get('phase', '')}".strip()
+
+
+def _kind(event: Mapping[str, Any]) -> str:
+    """Return the key of `_WORDS` for an event."""
+    return str(event.get("detail")).replace(",", " ").partition(" ")[0] if event.get("op") == "fault" else _step(event)
+
+
+def _said(event: Mapping[str, Any], message: str) -> str:
+    if (kind := _kind(event)) not in _WORDS:
+        return kind.replace("_", " ")
+    return _WORDS[kind][1].format(who=event.get("process", ""), message=f"message {message}")
+
+
+def _telling(events: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Leave out what says nothing new. A fault is when it was injected, or took effect if something came between."""
+    found: list[Mapping[str, Any]] = []
+    for event in events:
+        fired = [at for at, one in enumerate(found) if _step(one) == "fault fired" and _kind(one) == _kind(event)]
+        if _step(event) == "fault effective" and fired:
+            if fired[-1] < len(found) - 1 and not any(_step(one) == "broker ok" for one in found[fired[-1] :]):
+                found.append({**found.pop(fired[-1]), "at_ms": event["at_ms"]})
+        elif _step(event) != "broker ok" or str(event.get("detail")) not in _WORDS:
+            found += [event] if _step(event) not in _QUIET and event.get("op") != "frame" else []
+    return found
+
+
+def story(witness: Witness) -> list[str]:
+    """Tell what happened to a message in at most five lines: itself, the fault, the start after it, and its end."""
+    events = _telling(witness.timeline)
+    own = [at for at, event in enumerate(events) if _lane(event) not in ("broker", "drains")]
+    faults = [at for at, event in enumerate(events) if event.get("op") == "fault"]
+    met = [at for at in faults if own and own[0] < at < own[-1]][-1:] or [at for at in faults if own and at > own[-1]]
+    starts = [at for at, event in enumerate(events) if met and at > met[0] and _kind(event) == "broker ok"]
+    kept = own if len(own) < PICTURED // 2 else [*own[:3], *own[-2:]]
+    lines: list[list[str]] = []
+    before: int | None = None
+    for at in sorted({*kept, *met[:1], *starts[:1]}):
+        passed = float(events[at].get("at_ms", 0)) - float(events[at if before is None else before].get("at_ms", 0))
+        later = "" if before is None else f" {_span(passed)} later" if passed >= 0.05 else " at once"
+        if before is None or _lane(events[at]) == "broker" or _lane(events[before]) == "broker":
+            lines.append([])
+        lines[-1].append(f"{_said(events[at], witness.message)}{later}")
+        before = at
+    while len(lines) > 4:
+        lines[1:3] = [lines[1] + lines[2]]
+    texts = [text[0].upper() + text[1:] if text.startswith(("the ", "a ")) else text for text in map("; ".join, lines)]
+    return [*(f"{text}." for text in texts), ending(witness)]
 
 
 def ending(witness: Witness) -> str:
@@ -38,9 +121,9 @@ def ending(witness: Witness) -> str:
     """
     events = witness.timeline
     last = max((place for place, event in enumerate(events) if event.get("op") == "fault"), default=-1)
-    times = [place for place, event in enumerate(events) if _is(event, "deliver", "ok")]
+    times = [place for place, event in enumerate(events) if _step(event) == "deliver ok"]
     after = sum(place > last for place in times)
-    drains = sum(_is(event, "drain", "ok") for event in events)
+    drains = sum(_step(event) == "drain ok" for event in events)
     epochs = [epoch for event in events if (epoch := event.get("epoch")) is not None]
     starts = max(epochs, default=0) - min(epochs, default=0)
     looked = f"{plural(drains, 'drain')} to silence, after {plural(starts, 'restart')} of the broker"
@@ -53,24 +136,21 @@ def ending(witness: Witness) -> str:
     return f"Delivered {_times(len(times) - after)} before the last fault, and {again}; {looked}."
 
 
-def _is(event: Mapping[str, Any], op: str, phase: str) -> bool:
-    return event.get("op") == op and event.get("phase") == phase
-
-
 def _times(count: int) -> str:
     return "once" if count == 1 else "twice" if count == 2 else f"{count} times"
 
 
 def lanes(witness: Witness) -> Markup:
-    """Draw a lane for each process, downwards in the order of the clock; a fault is a band over all of them."""
-    events = fold(witness.timeline, EVENTS)
-    names = list(dict.fromkeys(str(event.get("process", "")) for event in events if not isinstance(event, int)))
+    """Draw a lane for the broker and each process that touched the message, downwards in the order of the clock.
+
+    A fault is a band over all of them.
+    """
+    events = fold(_telling(witness.timeline), PICTURED)
+    names = list(dict.fromkeys(_lane(event) for event in events if not isinstance(event, int)))
     width, height = TIME + LANE * len(names) + 24, HEAD + ROW * len(events)
     parts = [_text(_x(at), 18, _short(name), kind="lane") for at, name in enumerate(names)]
-    parts += [
-        Markup('<line x1="{0}" x2="{0}" y1="{1}" y2="{2}"/>').format(_x(at), HEAD - 6, height)
-        for at in range(len(names))
-    ]
+    line = Markup('<line x1="{0}" x2="{0}" y1="{1}" y2="{2}"/>')
+    parts += [line.format(_x(at), HEAD - 6, height) for at in range(len(names))]
     before = None
     for place, event in enumerate(events):
         y = HEAD + ROW * place + ROW // 2
@@ -80,25 +160,27 @@ def lanes(witness: Witness) -> Markup:
         at_ms = float(event.get("at_ms", 0.0))
         parts += _event(event, names, y, width, None if before is None else at_ms - before)
         before = at_ms
-    says = f"Time line of {witness.message}: {ending(witness)} The table below has the same events."
+    says = f"Time line of {witness.message}: {ending(witness)} The table below has every event."
     return _picture(says, width, height, parts)
 
 
+def _lane(event: Mapping[str, Any]) -> str:
+    op = event.get("op")
+    return "broker" if op in _OF_BROKER else "drains" if op == "drain" else str(event.get("process", ""))
+
+
 def _event(event: Mapping[str, Any], names: Sequence[str], y: int, width: int, gap_ms: float | None) -> list[Markup]:
-    x = _x(names.index(str(event.get("process", ""))))
-    op, phase = str(event.get("op", "")), str(event.get("phase", ""))
-    detail = str(event.get("detail", "")) if op in ("broker", "drain", "fault") else ""
+    x, kind = _x(names.index(_lane(event))), _kind(event)
     parts = [_text(0, y + 4, f"{float(event.get('at_ms', 0.0)):,.1f} ms")]
-    if op == "fault":
-        detail = detail.partition(",")[0]
+    if event.get("op") == "fault":
         parts.append(_band(TIME, y - 10, width - TIME, ROW - 2))
     if gap_ms is not None and gap_ms > _PAUSE_MS:
         parts.append(Markup('<line x1="0" x2="{}" y1="{}" y2="{}" class="gap"/>').format(width, y - 11, y - 11))
-    parts.append(
-        Markup('<circle cx="{}" cy="{}" r="5" class="{}"/>').format(x, y, "open" if phase == "invoke" else "full")
-    )
-    said = " ".join(filter(None, (op, phase, detail)))
-    return [*parts, _text(x + 9, y + 4, _short(said))]
+    mark = "open" if event.get("phase") == "invoke" else "full"
+    parts.append(Markup('<circle cx="{}" cy="{}" r="5" class="{}"/>').format(x, y, mark))
+    count = str(event.get("detail", "")).partition("count ")[2] if kind == "drain ok" else ""
+    said = _WORDS.get(kind, (kind.replace("_", " "),))[0]
+    return [*parts, _text(x + 9, y + 4, _short(f"{said}, {count} came" if count else said))]
 
 
 def _x(lane: int) -> int:
@@ -140,7 +222,11 @@ def strip(course: Course, rows: Iterable[VerdictRow] = ()) -> Markup:
     A band is a fault, until the broker is ready again. A line marks when a witness of these violations was confirmed.
     """
     width, height = LEFT + PART * len(course.sent), 3 * (STRIP + 6) + 14
-    parts = [_band(LEFT + PART * at, 0, PART, height - 14) for at, down in enumerate(course.down) if down]
+    parts, at = [], 0
+    for down, same in itertools.groupby(course.down):
+        wide = len(list(same))
+        parts += [_band(LEFT + PART * at, 0, PART * wide, height - 14)] if down else []
+        at += wide
     most = max(1, *course.sent, *course.confirmed, *course.delivered)
     for row, (name, filled, outlined) in enumerate(
         (("sent, confirmed", course.confirmed, course.sent), ("delivered", course.delivered, ()))
@@ -163,7 +249,7 @@ def strip(course: Course, rows: Iterable[VerdictRow] = ()) -> Markup:
 def _confirmed_at(trial: str, rows: Iterable[VerdictRow]) -> list[float]:
     """Return when the witnesses of violations in this trial were confirmed, in milliseconds of the trial."""
     lines = [w.timeline for row in rows if row.verdict is Verdict.VIOLATED for w in row.witnesses if w.trial == trial]
-    return [float(event["at_ms"]) for line in lines for event in line if _is(event, "send", "ok")]
+    return [float(event["at_ms"]) for line in lines for event in line if _step(event) == "send ok"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -197,7 +283,8 @@ def times_table(courses: Mapping[str, Sequence[Course]]) -> list[TimesView]:
     found = []
     for group, one in ((group, one) for group, trials in courses.items() for one in merge(trials)):
         began = "its intended time" if one.paced else "the send"
-        trials = [course for course in courses[group] if any(_alike(each, one) for each in course.times)]
+        kind = (one.of, one.paced)
+        trials = [course for course in courses[group] if kind in [(each.of, each.paced) for each in course.times]]
         faults = sum(course.faults for course in trials)
         steady = one.seconds and one.messages >= _expected(QUANTILES[1])
         found.append(
@@ -214,10 +301,6 @@ def times_table(courses: Mapping[str, Sequence[Course]]) -> list[TimesView]:
             )
         )
     return found
-
-
-def _alike(one: Histogram, other: Histogram) -> bool:
-    return (one.of, one.paced) == (other.of, other.paced)
 
 
 def _expected(share: float) -> int:
@@ -250,7 +333,8 @@ def times(courses: Mapping[str, Sequence[Course]]) -> Markup:
         parts.append(_text(0, base - 6, f"{name} ({row.total():,})"))
         for at, count in sorted(row.items()):
             tall = max(3, round(STRIP * count / max(row.values())))
-            parts.append(_bar(left + at * bin_width, base - tall, bin_width - 1, tall))
+            bar = Markup('<path d="M{} {}h{}v{}h-{}z" class="full"/>')
+            parts.append(bar.format(left + at * bin_width, base - tall, bin_width - 1, tall, bin_width - 1))
     for place, decade in enumerate(_DECADES):
         parts.append(_text(left + place * 12 * bin_width, height, _span(10.0 ** (decade + 3))))
     says = f"How long answers, deliveries and starts took in {plural(len(every), 'trial')}"
@@ -282,10 +366,6 @@ def _steps(heights: Sequence[int], base: int, kind: str) -> Markup:
 
 def _band(x: int, y: int, width: int, height: int) -> Markup:
     return Markup('<rect x="{}" y="{}" width="{}" height="{}"/>').format(x, y, width, height)
-
-
-def _bar(x: int, y: int, width: int, height: int) -> Markup:
-    return Markup('<path d="M{} {}h{}v{}h-{}z" class="full"/>').format(x, y, width, height, width)
 
 
 def _text(x: int, y: int, text: str, kind: str = "") -> Markup:

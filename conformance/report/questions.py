@@ -1,4 +1,4 @@
-"""The six questions of the first screen, each answered by failure model, and the sentence above them.
+"""The six questions of the first screen, each answered by failure model, and the headline above them.
 
 A cell rests on rows of verdicts alone: it counts them, and never judges. What is known of the version of a broker
 stands beside it, whether or not this run has seen it.
@@ -17,13 +17,14 @@ import msgspec
 from conformance import paths
 from conformance.claims import Kind
 from conformance.judge.anomalies.fates import ACCOUNT
-from conformance.judge.reasons import count_faults
+from conformance.judge.reasons import UNSHOWN, count_faults
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.judge.rules import UNPLAYED
 from conformance.records import RunRecord
 from conformance.report.phrases import UNTRIED
 from conformance.scenario import Scenario
 from conformance.scenario.faults import FAULTS, Cause
+from conformance.words import plural
 
 QUESTIONS: Mapping[str, frozenset[str]] = {
     "Are confirmed messages safe?": frozenset(
@@ -65,6 +66,7 @@ QUESTIONS: Mapping[str, frozenset[str]] = {
     ),
 }
 """By question, the anomalies whose checks answer it. A test holds that each anomaly is in one of them."""
+FIRST = next(iter(QUESTIONS))
 
 MODELS: Mapping[str, frozenset[str]] = {
     cause.value: frozenset(
@@ -75,11 +77,25 @@ MODELS: Mapping[str, frozenset[str]] = {
 """By failure model, the faults of scenarios (`VerdictRow.fault`) that are it."""
 
 NAMED = 3
-"""The first sentence names so many scenarios, and counts the others."""
+"""So many undecided scenarios are named, and the others are counted."""
 
 _ENDS = (Cause.KILL, Cause.DISK, Cause.POWER)
 _NOT_STORED = ("confirmed_before_sync", "confirmed_though_sync_failed")
+LOST = "lost"
+_NOUNS: Sequence[tuple[str, Sequence[str]]] = (
+    ("wrong", ()),
+    ("came back", ("again", "delivered", "returned", "twice", "once")),
+    ("broken", ("",)),
+    ("wrong", ()),
+    ("failed", ("",)),
+    ("gone", ("gone", "nowhere")),
+)
+"""For each question the word for its anomalies whose names have one of these parts; any other is `wrong`."""
+
+FAIR, STRONG = 10, 59
+"""A pass of fewer faults is weak, of fewer than `STRONG` fair. After 59, at most 5 % of the faults could still fail."""
 _JUDGED = (Verdict.VIOLATED, Verdict.HARNESS_ERROR, Verdict.INCONCLUSIVE, Verdict.HOLDS)
+_OPEN = (Verdict.HARNESS_ERROR, Verdict.INCONCLUSIVE)
 _WORDS = {
     Verdict.VIOLATED: "fails",
     Verdict.HARNESS_ERROR: "error of the suite",
@@ -97,21 +113,27 @@ class Cell:
     """What rows say together: the worst verdict, and in how many of how many faults (or trials) it was seen.
 
     Permissions and observations count only where nothing was judged. What was tried and is not promised is OBSERVED:
-    then `count` is how often it failed. `of` is 0 where nothing could fail. `partly`: other scenarios of this cell were
-    left out, so its answer rests on a part of what the suite has.
+    then the counts are of failures. `counts` has (fault, seen, all) of each fault, and none where nothing could fail.
+    `noun` is what is counted, `offences` how many messages. `partly`: other scenarios of this cell were left out, so
+    its answer rests on a part of what the suite has.
     """
 
     verdict: Verdict
-    count: int = 0
-    of: int = 0
+    counts: tuple[tuple[str, int, int], ...] = ()
+    noun: str = ""
+    offences: int = 0
     partly: bool = False
 
     @property
     def word(self) -> str:
-        """What to print; empty if there was nothing to try."""
-        if self.verdict is Verdict.OBSERVED and self.of:
-            return "failed" if self.count else "did not fail"
-        return _WORDS.get(self.verdict, "")
+        """The verdict in a word; empty if there was nothing to try."""
+        return "not promised" if self.verdict is Verdict.OBSERVED and self.counts else _WORDS.get(self.verdict, "")
+
+    @property
+    def strength(self) -> str:
+        """How strong the evidence of a pass is, by its number of faults; empty for any other verdict."""
+        faults = sum(every for _, _, every in self.counts) if self.verdict is Verdict.HOLDS else 0
+        return "" if not faults else "weak" if faults < FAIR else "fair" if faults < STRONG else "strong"
 
     @property
     def shown(self) -> bool:
@@ -119,10 +141,36 @@ class Cell:
         return self.verdict not in UNTRIED
 
     @property
-    def figure(self) -> str:
-        """`42/42`, `0/15 not promised`; empty if nothing was counted."""
-        unpromised = " not promised" if self.verdict is Verdict.OBSERVED else ""
-        return f"{self.count:,}/{self.of:,}{unpromised}" if self.of else ""
+    def fact(self) -> str:
+        """`0 lost in 42 kills`, `lost in 3 of 15 kills`; the word if nothing was counted."""
+        if not self.counts:
+            return self.word
+        if self.verdict in (Verdict.HOLDS, Verdict.OBSERVED) and not (self.verdict is Verdict.OBSERVED and self.seen):
+            return f"0 {self.noun} in {self.tried}"
+        return f"{_WORDS[self.verdict] if self.verdict in _OPEN else self.noun} in {self.seen}"
+
+    @property
+    def note(self) -> str:
+        """What stands beside the fact: how strong it is, and whether it is promised and was tried in full."""
+        unpromised = self.word if self.verdict is Verdict.OBSERVED and self.counts else ""
+        return ", ".join(filter(None, [self.strength, unpromised, "partly tried" if self.partly else ""]))
+
+    @property
+    def text(self) -> str:
+        """The fact with its note: `0 lost in 7 kills (weak, partly tried)`."""
+        return f"{self.fact} ({self.note})" if self.note else self.fact
+
+    @property
+    def tried(self) -> str:
+        """`42 kills`, or `71 faults` of several kinds."""
+        total = sum(every for _, _, every in self.counts)
+        kinds = {count_faults(fault, total) for fault, _, _ in self.counts}
+        return kinds.pop() if len(kinds) == 1 else f"{total:,} faults"
+
+    @property
+    def seen(self) -> str:
+        """`3 of 5 full disks and 1 of 15 kills`: in which faults it was seen."""
+        return listed([f"{count:,} of {count_faults(fault, every)}" for fault, count, every in self.counts if count])
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,20 +272,43 @@ def left_out(judgement: Judgement, scenarios: Mapping[str, Scenario]) -> list[Le
 
 
 def question_of(anomaly: str) -> str:
-    """Return the question that a check of this anomaly answers."""
-    return next(asks for asks, anomalies in QUESTIONS.items() if anomaly in anomalies)
+    """Return the question that a check of this anomaly answers, empty without one."""
+    return next((asks for asks, anomalies in QUESTIONS.items() if anomaly in anomalies), "")
 
 
-def cell(rows: Iterable[VerdictRow]) -> Cell:
-    """Return what rows say together."""
+def answers(asks: str, anomaly: str) -> bool:
+    """Whether a check answers this question. A commit confirms its messages, so their loss answers the first too."""
+    return anomaly in QUESTIONS[asks] or (asks == FIRST and is_loss(anomaly))
+
+
+def noun_of(anomaly: str) -> str:
+    """Return the word for one anomaly: `lost`, `came back`."""
+    if is_loss(anomaly):
+        return LOST
+    for (noun, parts), anomalies in zip(_NOUNS, QUESTIONS.values(), strict=True):
+        if anomaly in anomalies and any(part in anomaly for part in parts):
+            return noun
+    return "wrong"
+
+
+def is_loss(anomaly: str) -> bool:
+    """Whether it is the loss of confirmed messages."""
+    return anomaly.startswith("lost") or anomaly in _NOT_STORED
+
+
+def cell(rows: Iterable[VerdictRow], asks: str = "") -> Cell:
+    """Return what rows say together, those of one question if `asks` is it."""
     open_ = _open(rows)
     for word in _JUDGED:
         if any(row.verdict is word for row in open_):
-            return _counted(word, [row for row in open_ if row.verdict in _JUDGED])
-    found = next((word for word in _WORDS if any(row.verdict is word for row in open_)), Verdict.NOT_APPLICABLE)
+            return _counted(word, [row for row in open_ if row.verdict in _JUDGED], asks)
+    tried = [row for row in open_ if not row.reason.endswith(UNSHOWN)]
+    found = next((word for word in _WORDS if any(row.verdict is word for row in tried)), None)
+    if found is None:
+        return Cell(Verdict.NOT_TRIED if open_ and not tried else Verdict.NOT_APPLICABLE)
     if found is not Verdict.OBSERVED:
         return Cell(found)
-    return _counted(found, [row for row in open_ if row.verdict is found and row.kind != Kind.OBSERVATION])
+    return _counted(found, [row for row in tried if row.verdict is found and row.kind != Kind.OBSERVATION], asks)
 
 
 def _open(rows: Iterable[VerdictRow]) -> list[VerdictRow]:
@@ -246,16 +317,34 @@ def _open(rows: Iterable[VerdictRow]) -> list[VerdictRow]:
     return [row for row in every if not row.decided_by] or every
 
 
-def _counted(word: Verdict, judged: Sequence[VerdictRow]) -> Cell:
-    """Count the faults of each scenario once: its claims rest on the same."""
-    faults: dict[str, int] = {}
-    failed: dict[str, int] = {}
+def _counted(word: Verdict, judged: Sequence[VerdictRow], asks: str) -> Cell:
+    """Count the faults of each scenario once: its claims rest on the same. Of the first question losses come first.
+
+    A pass counts trials without a fault only where there are no others.
+    """
+    nouns = {noun_of(row.anomaly) for row in judged if row.verdict is word}
+    if asks == FIRST and LOST in nouns:
+        judged, nouns = [row for row in judged if is_loss(row.anomaly)], {LOST}
+    scenarios: dict[str, list[VerdictRow]] = {}
     for row in judged:
-        faults[row.scenario] = max(faults.get(row.scenario, 0), row.faults)
-        if row.verdict is word:
-            seen = row.offended_faults if word in (Verdict.VIOLATED, Verdict.OBSERVED) else row.faults
-            failed[row.scenario] = max(failed.get(row.scenario, 0), seen)
-    return Cell(word, sum(failed.values()), sum(faults.values()))
+        scenarios.setdefault(row.scenario, []).append(row)
+    sums: dict[str, tuple[int, int]] = {}
+    offences = 0
+    for rows in scenarios.values():
+        seen = [row for row in rows if row.verdict is word]
+        count = max((row.faults if word in (*_OPEN, Verdict.HOLDS) else row.offended_faults for row in seen), default=0)
+        before, every = sums.get(rows[0].fault or "none", (0, 0)), max(row.faults for row in rows)
+        sums[rows[0].fault or "none"] = (before[0] + count, before[1] + every)
+        offences += max((row.offences for row in seen), default=0)
+    faults = [fault for fault in sums if sums[fault][1] and fault not in MODELS[Cause.NOTHING]]
+    if not faults or (word is not Verdict.HOLDS and any(count for count, _ in sums.values())):
+        faults = [fault for fault in sums if sums[fault][1]]
+    ordered = sorted(faults, key=lambda fault: _ORDER.get(fault, 0))
+    noun = nouns.pop() if len(nouns) == 1 else "broken" if nouns == {LOST, "broken"} else "wrong"
+    return Cell(word, tuple((fault, *sums[fault]) for fault in ordered), noun, offences)
+
+
+_ORDER = {fault: place for place, faults in enumerate(MODELS.values()) for fault in sorted(faults)}
 
 
 def line(
@@ -266,11 +355,13 @@ def line(
     apart = [row for row in every if not row.standing]
     everywhere = [row for row in every if row.standing and row.verdict not in UNTRIED]
     cells = [
-        _marked(cell(row for row in apart if (row.fault or "none") in faults), untried & faults)
+        _marked(cell((row for row in apart if (row.fault or "none") in faults), name), untried & faults)
         for faults in MODELS.values()
     ]
-    whole, shared = _marked(cell(every), untried), cell(everywhere) if everywhere else None
-    return Line(name, tuple(cells), shared, whole, every, tuple(known_problems))
+    whole, alone = cell(every, name), cell(apart, name)
+    whole = alone if alone.verdict is whole.verdict and alone.noun == whole.noun else whole
+    shared = cell(everywhere, name) if everywhere else None
+    return Line(name, tuple(cells), shared, _marked(whole, untried), every, tuple(known_problems))
 
 
 def _marked(found: Cell, untried: Collection[str]) -> Cell:
@@ -283,58 +374,76 @@ def lines(judgement: Judgement, scenarios: Mapping[str, Scenario] = MappingProxy
     return [
         line(
             asks,
-            (row for row in judgement.rows if row.anomaly in anomalies),
-            (one for one in left if one.anomaly in anomalies),
+            (row for row in judgement.rows if answers(asks, row.anomaly)),
+            (one for one in left if answers(asks, one.anomaly)),
             (one for one in of_version if asks in one.questions(scenarios)),
         )
-        for asks, anomalies in QUESTIONS.items()
+        for asks in QUESTIONS
     ]
 
 
 def sentence(judgement: Judgement) -> str:
-    """Say in one sentence what is asked first: whether confirmed messages were safe, and what could not be said.
+    """Say in one sentence whether confirmed messages were safe, in the figures of the cells of the first question.
 
-    `No confirmed message was lost in 42 kills and 20 power losses. Not decided: if the disk fails.`
-
-    A scenario that decided nothing is named, first those in which confirmed messages are missing: a pass of another one
-    says nothing about it.
-
-    It rests on the rows of the first question, and on losses in transactions. So it never says "not decided" where the
-    cell of that question holds or fails. Counter-example: of OpenMQ only a check of every trial had decided it.
+    `Artemis 2.56.0 lost no confirmed message in 71 faults.` What is missing and undecided follows.
     """
-    first = next(iter(QUESTIONS.values()))
-    rows = _open(row for row in judgement.rows if row.anomaly in first or _is_loss(row))
-    unsafe = [row for row in rows if _is_loss(row) and row.verdict is Verdict.VIOLATED]
-    safe = [row for row in rows if _is_loss(row) and row.verdict is Verdict.HOLDS and not row.standing]
-    lost, tried = [], []
-    for fault in dict.fromkeys(name for names in MODELS.values() for name in sorted(names)):
-        one = _counted(Verdict.VIOLATED, [row for row in (*unsafe, *safe) if row.fault == fault])
-        tried += [(fault, one.of)] if one.of and fault != "none" else []
-        lost += [f"{one.count:,} of {count_faults(fault, one.of)}"] if one.count else []
-    whole = cell(row for row in judgement.rows if row.anomaly in first)
-    undecided = [row for row in rows if _is_loss(row) and row.verdict is Verdict.INCONCLUSIVE and not row.decided_by]
-    kept = _counted(Verdict.HOLDS, [row for row in rows if _is_loss(row)])
-    if lost:
-        said = f"Confirmed messages were not safe in {_listed(lost)}"
-    elif tried:
-        said = f"No confirmed message was lost in {_listed([count_faults(*each) for each in tried])}"
-    elif whole.verdict is Verdict.HOLDS and kept.count:
-        said = f"No confirmed message was lost in {count_faults('none', kept.count)}"
-    elif whole.verdict is Verdict.HOLDS:
-        said = "What was tried of confirmed messages holds, and whether one is lost was not decided"
-    elif whole.verdict is Verdict.VIOLATED:
-        said = "Whether confirmed messages are lost was not decided"
+    product, first = judgement.run.product, lines(judgement)[0]
+    losses, whole = [row for row in _open(first.rows) if is_loss(row.anomaly)], first.whole
+    undecided = [row for row in losses if row.verdict is Verdict.INCONCLUSIVE]
+    doubtful = {row.scenario for row in losses if row.verdict in (Verdict.INCONCLUSIVE, Verdict.HARNESS_ERROR)}
+    kept = [row for row in losses if row.verdict is Verdict.HOLDS and row.scenario not in doubtful]
+    if whole.verdict is Verdict.VIOLATED and whole.noun == LOST:
+        total = sum(judgement.account.values())
+        of = f" of {total:,}" if total >= whole.offences else ""
+        return f"{product} lost {whole.offences:,}{of} confirmed messages, in {whole.seen}."
+    tried = line(FIRST, kept if whole.verdict is Verdict.HOLDS else [row for row in kept if not row.standing]).whole
+    if tried.counts:
+        said = f"{product} lost no confirmed message in {tried.tried}."
+    elif any(row.verdict not in UNTRIED for row in first.rows):
+        said = f"Whether {product} loses confirmed messages was not decided."
     else:
-        return " ".join(["Whether confirmed messages are safe was not decided.", *_missing(undecided)])
-    if whole.verdict is Verdict.VIOLATED and not lost:
-        violated = dict.fromkeys(row.claim for row in rows if row.verdict is Verdict.VIOLATED)
-        said = f"{said}, and yet they are not safe: {_listed(list(violated))}"
-    left = [f"if {name}" for name in _ENDS if not MODELS[name] & dict(tried).keys()]
-    parts = [f"{said}.", *_missing(undecided)]
+        said = f"Whether {product} loses confirmed messages was not tried."
+    return " ".join([said, *_missing(undecided)])
+
+
+_FAILURES = (
+    "Confirmed messages were not safe",
+    "Acknowledged messages did not stay away",
+    "Transactions were not whole",
+    "It did not block and answer as promised",
+    "It did not recover and deliver everything",
+    "Messages left silently",
+)
+
+
+def failures(judgement: Judgement, claims: Collection[str]) -> list[str]:
+    """Say for each question which of these violated claims answer it, and in how many faults; without lost messages."""
+    found = []
+    for said, one in zip(_FAILURES, lines(judgement), strict=True):
+        bad = [row for row in one.rows if row.verdict is Verdict.VIOLATED and row.claim in claims]
+        bad = [row for row in bad if not is_loss(row.anomaly)]
+        if names := list(dict.fromkeys(row.claim for row in bad)):
+            whole = one.whole if one.whole.noun != LOST else cell(bad)
+            found.append(f"{said} in {whole.seen} ({', '.join(_cut(names, 'claim'))}).")
+    return found
+
+
+def limits(judgement: Judgement) -> str:
+    """Say what the sentence about confirmed messages does not cover; empty if nothing is missing.
+
+    A scenario that decided nothing is named: a pass of another one says nothing about it. Those in which confirmed
+    messages are missing are in the sentence itself.
+    """
+    first = lines(judgement)[0]
+    rows = [row for row in _open(first.rows) if is_loss(row.anomaly)]
+    decided = [row for row in rows if row.verdict in (Verdict.VIOLATED, Verdict.HOLDS)]
+    tried = {row.fault for row in decided if row.faults and not row.standing}
+    undecided = [row for row in rows if row.verdict is Verdict.INCONCLUSIVE and not row.decided_by]
+    left = [f"if {name}" for name in _ENDS if not MODELS[name] & tried] if decided else []
     clean = dict.fromkeys(row.scenario for row in undecided if not row.offended)
     left += _cut([name for name in clean if name not in {row.scenario for row in undecided if row.offended}])
-    parts += [f"Not decided: {', '.join(left)}."] if left else []
-    return " ".join([*parts, *_queues(judgement, [*unsafe, *safe])])
+    parts = [f"Not decided: {', '.join(left)}."] if left else []
+    return " ".join([*parts, *_queues(judgement, [row for row in decided if not row.standing])])
 
 
 def _missing(undecided: Iterable[VerdictRow]) -> list[str]:
@@ -348,9 +457,9 @@ def _missing(undecided: Iterable[VerdictRow]) -> list[str]:
     return [f"Undecided, with confirmed messages missing: {', '.join(_cut(found))}."] if found else []
 
 
-def _cut(names: Sequence[str]) -> list[str]:
-    """Name the first scenarios and count the others."""
-    return [*names[:NAMED], *([f"{len(names) - NAMED} more scenarios"] if len(names) > NAMED else [])]
+def _cut(names: Sequence[str], noun: str = "scenario") -> list[str]:
+    """Name the first ones and count the others."""
+    return [*names[:NAMED], *([f"{plural(len(names) - NAMED, 'more ' + noun)}"] if len(names) > NAMED else [])]
 
 
 def account(judgement: Judgement) -> str:
@@ -358,17 +467,15 @@ def account(judgement: Judgement) -> str:
 
     `Of 9 confirmed messages 7 were delivered and acknowledged, 1 is undecided and 0 unexplained.`
     """
-    sums = judgement.account
-    if not (total := sum(sums.values())):
-        return ""
-    last = ("undecided", "unexplained")
-    found = [f"{sums.get(name, 0):,} {words}" for name, words in ACCOUNT.items() if sums.get(name) or name in last]
-    return f"Of {total:,} confirmed messages: {_listed(found)}."
+    sums, always = judgement.account, ("undecided", "unexplained")
+    named = [(sums.get(name, 0), words) for name, words in ACCOUNT.items() if sums.get(name) or name in always]
+    found = [f"{count:,} {words}" for count, words in named]
+    return f"Of {sum(sums.values()):,} confirmed messages: {listed(found)}." if sums else ""
 
 
 def opening(judgement: Judgement) -> list[str]:
-    """Return what is said above the questions: the sentence, and the account if there is one."""
-    return [text for text in (sentence(judgement), account(judgement)) if text]
+    """Return what is said between the headline and the questions: what is not decided, and the account."""
+    return [text for text in (limits(judgement), account(judgement)) if text]
 
 
 _KINDS = {"created": "queues that clients make by naming them", "subscribed": "durable subscriptions"}
@@ -385,13 +492,8 @@ def _queues(judgement: Judgement, rows: Iterable[VerdictRow]) -> list[str]:
     kinds = [next((word for name, word in _KINDS.items() if name in each), _DECLARED) for each in options]
     found = [word for word in (_DECLARED, *_KINDS.values()) if word in kinds]
     named = found and (judgement.run.configuration or set(found) - {_DECLARED})
-    return [f"Tried: {_listed(found)}."] if named else []
+    return [f"Tried: {listed(found)}."] if named else []
 
 
-def _is_loss(row: VerdictRow) -> bool:
-    """Whether the check of a row is about the loss of confirmed messages."""
-    return row.anomaly.startswith("lost") or row.anomaly in _NOT_STORED
-
-
-def _listed(parts: Sequence[str]) -> str:
+def listed(parts: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))

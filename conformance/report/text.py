@@ -17,17 +17,15 @@ from conformance.claims import Catalogue
 from conformance.errors import visible
 from conformance.judge.exits import exit_code
 from conformance.judge.reasons import faults_named
-from conformance.judge.rows import HERE, Judgement, Verdict, VerdictRow, Witness, replay_in
+from conformance.judge.rows import HERE, Judgement, Verdict, VerdictRow, replay_in
 from conformance.records import RunRecord
 from conformance.report import model, pictures, questions
-from conformance.report.html import first_timeline, timeline
+from conformance.report.html import first_timeline, first_violation
 from conformance.report.model import Expectations
 from conformance.report.phrases import bound_words, exit_means
 
 ROWS = 20
 _EVIDENCE = "evidence (95 % confidence)"
-EVENTS = 10
-"""A longer timeline is folded."""
 UNCUT = 1_000_000
 """The columns of a page outside a terminal: more than any line has, so that each reason and remedy is whole."""
 DOUBTS = ("error", "undecided", "required", "judged-as", "self", "void", "control", "not-tried", "course")
@@ -49,16 +47,15 @@ def summary(
     """Return what the terminal shows, about 45 lines. `written` are the paths from `write_all`."""
     answers = model.tried_rows(judgement.rows)
     code, means = (expected.exit_code, expected.means) if expected else (exit_code(judgement), exit_means(judgement))
-    ending = f"exit {int(code)}: {means}"
     tone = STYLES.get(answers[0].verdict, "") if answers else ""
     parts: list[RenderableType] = []
     if answers:
         parts += [_questions(judgement), Text(), *_claims(judgement, catalogue)]
-    parts += [*_first_violation(answers, written), *_doubts(judgement, catalogue), *_course(judgement.run)]
+    parts += [*_first_violation(answers, written, expected), *_doubts(judgement, catalogue), *_course(judgement.run)]
     parts += [*_expected(expected), Text()]
-    parts += map(_whole, questions.opening(judgement)) if answers else []
     parts += [_whole(model.headline(judgement, catalogue, expected), f"bold {tone}".strip())]
-    parts += [_whole(ending)]
+    parts += map(_whole, [*questions.opening(judgement), model.counted(judgement, catalogue)]) if answers else []
+    parts += [_whole(f"exit {int(code)}: {means}")]
     parts += [_whole(f"{kind}: {path}") for kind, path in (written or {}).items() if kind in ("html", "json")]
     return Group(*parts)
 
@@ -78,15 +75,12 @@ def plain(
 
 
 def _questions(judgement: Judgement) -> Table:
-    """One line a question: the worst word, how often it was seen, and in which failure models if it does not hold."""
+    """One line a question: the worst word, and the fact."""
     table = Table.grid(padding=(0, 2))
     for line in questions.lines(judgement):
-        whole = line.whole
-        style = STYLES.get(whole.verdict, "dim")
-        where = [name for name, cell in zip(questions.MODELS, line.cells, strict=True) if cell.verdict is whole.verdict]
-        bad = whole.verdict in STYLES and whole.verdict is not Verdict.HOLDS
-        figure = f"{whole.figure} {', '.join(where) if bad else ''}"
-        table.add_row(_line(whole.word or "-", style), _line(line.name), _line(figure.strip()))
+        style = STYLES.get(line.whole.verdict, "dim")
+        fact = _line(line.whole.text if line.whole.counts else "")
+        table.add_row(_line(line.whole.word or "-", style), _line(line.name), fact)
     return table
 
 
@@ -117,33 +111,18 @@ def _evidence(row: VerdictRow, asked: str) -> str:
     return bound_words(row).partition("; ")[0].replace(f" of {faults_named(row.fault)}", "")
 
 
-def _first_violation(answers: Sequence[VerdictRow], written: Mapping[str, Path] | None) -> list[RenderableType]:
-    violated = [row for row in answers if row.verdict is Verdict.VIOLATED]
-    if not violated:
+def _first_violation(
+    answers: Sequence[VerdictRow], written: Mapping[str, Path] | None, expected: Expectations | None
+) -> list[RenderableType]:
+    row = first_violation(answers, expected)
+    if row is None:
         return []
-    shown = first_timeline(violated)
-    row = next((row for row in violated if shown in row.witnesses), violated[0])
     parts: list[RenderableType] = [Text(), _whole(f"VIOLATED {row.claim}: {row.says}", "bold red"), _whole(row.reason)]
-    if shown is not None:
-        parts += [_line(f"message {shown.message} in {shown.queue}, trial {shown.trial}:"), _events(shown)]
-        parts += [_whole(pictures.ending(shown))]
-    if not row.replay:
-        return parts
+    if shown := first_timeline([row]):
+        parts += [_whole(f"message {shown.message} in {shown.queue}, trial {shown.trial}:")]
+        parts += [_whole(f"  {line}") for line in pictures.story(shown)]
     folder = next(iter(written.values())).parent if written else HERE
-    return [*parts, _whole(f"again: {replay_in(row.replay, folder)}")]
-
-
-def _events(witness: Witness) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(justify="right", no_wrap=True)
-    names = ("process", "op", "phase", "detail")
-    for name in names:
-        table.add_column(no_wrap=name != "detail")
-    for event in timeline(witness, EVENTS):
-        style = "bold" if event["op"] == "fault" else ""
-        at = f"{event['at_ms']} ms" if event["op"] else event["at_ms"]
-        table.add_row(*(_line(cell, style) for cell in (at, *(event[name] for name in names))))
-    return table
+    return [*parts, _whole(f"again: {replay_in(row.replay, folder)}")] if row.replay else parts
 
 
 def _doubts(judgement: Judgement, catalogue: Catalogue | None) -> list[RenderableType]:
@@ -166,7 +145,7 @@ def _expected(expected: Expectations | None) -> list[RenderableType]:
 def _course(run: RunRecord) -> list[Text]:
     """Say what more could be played, how long the run took, and how much of it no harness can avoid."""
     left = ", ".join(run.left_to_thorough)
-    lines = [_line(f"only with --thorough, since others stand for them: {left}")] if left else []
+    lines = [_line(f"not played, because others try the same: {left}; --thorough plays them too")] if left else []
     if not run.floor_seconds:
         return lines
     ratio = run.seconds / run.floor_seconds

@@ -14,9 +14,32 @@ function show() {
     claim.hidden = !fits;
     shown += fits;
   }
+  for (const list of document.querySelectorAll(".untried")) {
+    list.hidden = answer.value && list.dataset.answer !== answer.value;
+    list.open = answer.value && !list.hidden;
+  }
   for (const section of document.querySelectorAll(".document"))
-    section.hidden = (text.value || answer.value || worst.checked) && !section.querySelector(".claim:not([hidden])");
+    section.hidden =
+      (text.value || answer.value || worst.checked) && !section.querySelector(".claim:not([hidden]), .untried[open]");
   form.querySelector("[role=status]").textContent = `${shown} of ${claims.length} claims`;
+}
+
+// The filter is in the address, so that it can be sent: #filter=VIOLATED&text=kill
+function write() {
+  const filter = new URLSearchParams();
+  if (answer.value) filter.set("filter", answer.value);
+  if (text.value) filter.set("text", text.value);
+  history.replaceState(null, "", `#${filter}`);
+  show();
+}
+
+function read() {
+  const filter = new URLSearchParams(location.hash.slice(1));
+  if (!filter.has("filter") && !filter.has("text")) return;
+  answer.value = filter.get("filter") ?? "";
+  text.value = filter.get("text") ?? "";
+  show();
+  document.getElementById("claims").scrollIntoView();
 }
 
 function order() {
@@ -27,10 +50,24 @@ function order() {
 }
 
 if (claims.length) form.hidden = false;
-text.addEventListener("input", show);
-answer.addEventListener("change", show);
+text.addEventListener("input", write);
+answer.addEventListener("change", write);
 worst.addEventListener("change", order);
+addEventListener("hashchange", read);
 show();
+
+const copy = document.getElementById("copy");
+const markdown = document.getElementById("markdown");
+copy.hidden = false;
+copy.addEventListener("click", async () => {
+  try {
+    await navigator.clipboard.writeText(markdown.value);
+    copy.textContent = "Copied";
+  } catch {
+    markdown.hidden = false;
+    markdown.select();
+  }
+});
 
 // Zoom: a double click makes a picture twice as large, + and - change its size, 0 puts it back.
 for (const picture of document.querySelectorAll(".picture")) {
@@ -48,3 +85,4 @@ for (const picture of document.querySelectorAll(".picture")) {
   });
 }
 document.getElementById("zoom").hidden = false;
+read();

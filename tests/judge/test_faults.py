@@ -69,8 +69,8 @@ def test_a_claim_of_the_disk_holds_where_a_sync_was_held():
     assert (Verdict.HOLDS, "held_sync", "slow disk") == (row.verdict, row.fault, row.failure_model), row.reason
     assert (
         "0 of 300 persistent messages were confirmed before a sync of their record had returned in 3 starts with "
-        "held syncs (at least 50 at risk in each). If such starts with held syncs are independent, the chance that one "
-        "violates the claim is below 63 % (95 % confidence). The control failed in 3 of 3 "
+        "held syncs (at least 50 at risk in each). Up to 63 % of starts with held syncs could still "
+        "violate the claim (95 % confidence, if they are independent). The control failed in 3 of 3 "
         "starts with held syncs; a broker as weak as the control would pass with the chance q = 0.029. Failure model: "
         "slow disk."
     ) == row.reason

@@ -38,8 +38,8 @@ def test_a_claim_that_holds_without_a_fault():
     row = rule("EMS-STEP-02", AUTO, CLEAN, [facts(offends=LATE)] * 3, "liar never-answers-one-send")
 
     assert row.reason == (
-        "0 of 300 persistent sends left without an answer in 3 trials (at least 50 exposed in each). If such trials "
-        "are independent, the chance that one violates the claim is below 63 % (95 % confidence). The check was seen to "
+        "0 of 300 persistent sends left without an answer in 3 trials (at least 50 exposed in each). Up to 63 % of "
+        "trials could still violate the claim (95 % confidence, if they are independent). The check was seen to "
         "fail on the liar never-answers-one-send (3 of 3), which proves the check, not the exposure. Failure model: no fault."
     )
 

@@ -38,8 +38,8 @@ def test_holds():
 
     assert Verdict.HOLDS == row.verdict
     assert (
-        "0 of 300 confirmed messages lost in 3 kills (at least 50 at risk in each). If such kills are independent, the "
-        "chance that one violates the claim is below 63 % (95 % confidence). The control failed in 3 of 3 kills; "
+        "0 of 300 confirmed messages lost in 3 kills (at least 50 at risk in each). Up to 63 % of kills could "
+        "still violate the claim (95 % confidence, if they are independent). The control failed in 3 of 3 kills; "
         "a broker as weak as the control would pass with the chance q = 0.029. Failure model: process death."
     ) == row.reason
     assert (3, 0, 0, 0.63, 0.029) == (row.trials, row.offended, row.void, round(row.bound, 2), round(row.q, 3))
@@ -55,8 +55,8 @@ def test_each_kill_of_a_trial_counts():
 
     assert ("HOLDS (30 kills)", 3, 30, 0.095) == (row.graded, row.trials, row.faults, round(row.bound, 3))
     assert (
-        "0 of 300 confirmed messages lost in 30 kills of 3 trials (at least 400 at risk in each). If such kills are "
-        "independent, the chance that one violates the claim is below 10 % (95 % confidence). A broker that stores 3, 10 "
+        "0 of 300 confirmed messages lost in 30 kills of 3 trials (at least 400 at risk in each). Up to 10 % of kills "
+        "could still violate the claim (95 % confidence, if they are independent). A broker that stores 3, 10 "
         "or 100 ms after its answer would have lost messages in at least 0, 12 or 30 of these 30 kills. A loss in one of ten "
         "would have been seen with 96 %, in one of a hundred with 26 %."
     ) in row.reason

@@ -14,12 +14,13 @@ from conformance.judge.rows import ControlResult, Exposure, Verdict
 from conformance.report import model, phrases
 from conformance.report.model import STANDING_TEXTS, Expectations, Item, Standing
 
-CLEAN = "1 claim holds, 0 violated, 0 undecided, 0 not tried."
-NONE = "0 claims hold, 0 violated, 0 undecided, 0 not tried."
-ONE = "0 claims hold, 1 violated, 0 undecided, 0 not tried"
+UNSURE = "Whether Apache Artemis 2.56.0 loses confirmed messages was not decided."
+LOST = "Apache Artemis 2.56.0 lost 41 confirmed messages, in 3 of 3 kills."
+CLEAN = "Apache Artemis 2.56.0 lost no confirmed message in 6 kills."
 OPEN, BROKEN = Verdict.INCONCLUSIVE, Verdict.HARNESS_ERROR
 ABOUT = {"scenario": "broker-killed-while-publishing", "mode": "async_ack"}
-FOREIGN = violated("EMS-STEP-06", scope="profile", required=True)
+KEPT = row(anomaly="lost")
+FOREIGN = violated("EMS-STEP-06", anomaly="gone", scope="profile", required=True)
 FEW = {"verdict": Verdict.NOT_APPLICABLE, "offences": 3, "failed_unpromised": "3 of 90 confirmed messages lost"}
 ALL = {**FEW, "offences": 90, "failed_unpromised": "90 of 90 confirmed messages lost", "scenario": "other"}
 
@@ -35,54 +36,37 @@ KNOWN = expected(Standing.KNOWN)
 @pytest.mark.parametrize(
     ("found", "asked", "text"),
     [
-        (judgement(row()), None, CLEAN),
+        (judgement(KEPT), None, CLEAN),
+        (judgement(violated(anomaly="lost"), row("AMQP-HDR-01", OPEN)), None, LOST),
         (
-            judgement(row(), unanswered("STOMP-ACK-01", Verdict.NOT_TRIED, "needs STOMP")),
+            judgement(KEPT, violated("AMQP-DUR-02", anomaly="gone", scenario="another")),
             None,
-            "1 claim holds, 0 violated, 0 undecided, 1 not tried.",
+            f"{CLEAN} It did not recover and deliver everything in 3 of 3 kills (AMQP-DUR-02).",
         ),
         (
-            judgement(row(), unanswered("SOLCD-ACK-01", Verdict.NOT_TRIED, "left out", scenario="another")),
+            judgement(violated(anomaly="lost", required=True)),
             None,
-            CLEAN,
+            f"{LOST} 1 requirement of yours, not promised by this configuration, violated: SOLCD-ACK-01.",
         ),
-        (judgement(row(), unanswered("EMS-STEP-06", Verdict.NOT_APPLICABLE, "binds ems")), None, CLEAN),
         (
-            judgement(violated(), violated(scenario="another"), row("AMQP-DUR-01"), row("AMQP-HDR-01", OPEN)),
+            judgement(KEPT, FOREIGN, judged_as=("ems",)),
             None,
-            "1 claim was violated: SOLCD-ACK-01. 1 claim holds, 1 violated, 1 undecided, 0 not tried.",
+            f"{CLEAN} 1 sentence of another vendor, judged at your request, violated: EMS-STEP-06.",
         ),
         (
-            judgement(
-                row(verdict=OPEN, decided_by="power-lost"), row(scenario="power-lost"), row("AMQP-HDR-01", BROKEN)
-            ),
-            None,
-            "1 claim holds, 0 violated, 0 undecided, 0 not tried, 1 with an error of the suite.",
+            judgement(violated(anomaly="lost")),
+            KNOWN,
+            f"{LOST} Nothing new was violated. 1 known failure: SOLCD-ACK-01.",
         ),
         (
-            judgement(violated(required=True)),
-            None,
-            f"1 requirement of yours, not promised by this configuration, violated: SOLCD-ACK-01. {NONE}",
-        ),
-        (
-            judgement(FOREIGN, judged_as=("ems",)),
-            None,
-            f"1 sentence of another vendor, judged at your request, violated: EMS-STEP-06. {NONE}",
-        ),
-        (judgement(violated()), KNOWN, f"Nothing new was violated. {ONE}. 1 known failure: SOLCD-ACK-01."),
-        (
-            judgement(violated(), violated("AMQP-DUR-01")),
-            expected(Standing.KNOWN, Standing.IMPROVEMENT),
-            f"1 claim was violated: AMQP-DUR-01. {ONE.replace('1 v', '2 v')}. 1 known failure: SOLCD-ACK-01.",
-        ),
-        (
-            judgement(row("AMQP-DUR-01"), row(**FEW), row(**ALL)),
+            judgement(KEPT, row(**FEW), row(**ALL)),
             None,
             (
                 f"{CLEAN} Not promised by this configuration, and seen to fail: 90 of 90 confirmed messages lost "
                 "(SOLCD-ACK-01)."
             ),
         ),
+        (judgement(row(anomaly="lost", verdict=BROKEN)), None, UNSURE),
         (judgement(finished=False, interrupted=True), None, "Nothing was tried. The run was interrupted."),
     ],
 )
@@ -91,12 +75,42 @@ def test_the_headline(found, asked, text):
     assert text == model.headline(found, expected=asked)
 
 
-def test_the_headline_counts_claims_of_the_catalogue_without_a_row(catalogue):
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (judgement(row()), "0 violated, 0 undecided, 1 claim holds, 0 not tried."),
+        (
+            judgement(row(), unanswered("STOMP-ACK-01", Verdict.NOT_TRIED, "needs STOMP")),
+            "0 violated, 0 undecided, 1 claim holds, 1 not tried.",
+        ),
+        (
+            judgement(row(), unanswered("SOLCD-ACK-01", Verdict.NOT_TRIED, "left out", scenario="another")),
+            "0 violated, 0 undecided, 1 claim holds, 0 not tried.",
+        ),
+        (
+            judgement(violated(), violated(scenario="another"), row("AMQP-DUR-01"), row("AMQP-HDR-01", OPEN)),
+            "1 violated, 1 undecided, 1 claim holds, 0 not tried.",
+        ),
+        (
+            judgement(
+                row(verdict=OPEN, decided_by="power-lost"), row(scenario="power-lost"), row("AMQP-HDR-01", BROKEN)
+            ),
+            "0 violated, 1 with an error of the suite, 0 undecided, 1 claim holds, 0 not tried.",
+        ),
+        (judgement(FOREIGN, judged_as=("ems",)), "0 violated, 0 undecided, 0 claims hold, 0 not tried."),
+    ],
+)
+def test_claims_are_counted_by_their_answer(found, text):
+    """A requirement of the user counts for nothing."""
+    assert text == model.counted(found)
+
+
+def test_claims_of_the_catalogue_without_a_row_are_not_tried(catalogue):
     """But not what the suite has to check of itself."""
     others = sum(claim.subject != Subject.SESSION for claim in catalogue.claims.values()) - 1
 
     assert others < len(catalogue.claims) - 1
-    assert f" {others} not tried." in model.headline(judgement(row()), catalogue)
+    assert f" {others} not tried." in model.counted(judgement(row()), catalogue)
     assert "1 sentence of another vendor" in model.headline(judgement(FOREIGN, judged_as=("ems",)), catalogue)
 
 
@@ -134,11 +148,12 @@ def test_doubts_come_in_the_order_of_gravity(found, asked, doubts):
 
 
 def test_json_round_trip(catalogue, scenarios, tmp_path):
-    found = full(catalogue, scenarios)
+    found = msgspec.structs.replace(full(catalogue, scenarios), account={"delivered": 3})
     model.write_json(found, tmp_path / "report.json", catalogue, KNOWN)
     read = model.read_json(tmp_path / "report.json")
 
     assert model.report(found, catalogue, KNOWN) == read
+    assert {"delivered": 3} == read.judgement.account
     assert (KNOWN, 0) == (read.expectations, read.summary.exit_code)
 
 
@@ -181,7 +196,7 @@ def test_every_verdict_exit_code_and_standing_has_its_own_words():
         set(STANDING_TEXTS),
         len({entry.noun for entry in STANDING_TEXTS.values()}),
     )
-    assert (set(Verdict), len(Verdict)) == (set(phrases.MEANINGS), len({m.sign for m in phrases.MEANINGS.values()}))
+    assert (set(Verdict), len(Verdict)) == (set(phrases.SIGNS), len(set(phrases.SIGNS.values())))
     assert set(ExitCode) == set(phrases.EXIT_MEANS)
 
 

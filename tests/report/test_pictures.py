@@ -34,13 +34,14 @@ def test_ending(events, said):
     assert said == pictures.ending(witness(*events))
 
 
-def test_each_process_has_a_lane_and_each_event_a_mark():
-    """A fault is a band; a time above a second is said by a dotted line, since the picture is not to scale."""
+def test_each_process_that_touched_the_message_has_a_lane():
+    """In words of people. A fault is a band; a time above a second is said by a dotted line: it is not to scale."""
     tree = ET.fromstring(pictures.lanes(witness(*TIMELINE)))
-    texts = [text.text for text in tree.iter("text")]
+    texts = [text.text for text in tree.iter("text") if not text.text.endswith(" ms")]
 
-    assert ["publisher-1", "orchestrator", "drainer-1", "drainer-2"] == texts[:4]
-    assert [len(TIMELINE), 2] == [len(list(tree.iter("circle"))), len(list(tree.iter("rect")))]
+    assert ["publisher-1", "broker", "drains"] == texts[:3]
+    assert ["sent", "confirmed", "broker killed", "broker started", "drained", "broker started", "drained"] == texts[3:]
+    assert 1 == len(list(tree.iter("rect")))
     assert 2 == sum(line.get("class") == "gap" for line in tree.iter("line"))
     assert "Never delivered" in tree.find("title").text
 
@@ -51,7 +52,62 @@ def test_a_long_time_line_is_folded():
     tree = ET.fromstring(pictures.lanes(witness(*TIMELINE[:4], *[kill] * 200, *TIMELINE[4:])))
 
     assert 8 == len(list(tree.iter("circle")))
-    assert ["... 200 more"] == [text.text for text in tree.iter("text") if "more" in text.text]
+    assert ["... 199 more"] == [text.text for text in tree.iter("text") if "more" in text.text]
+
+
+def event(at_ms, op, phase, detail="", process="consumer-1"):
+    return {"at_ms": at_ms, "process": process, "op": op, "phase": phase, "epoch": 1, "detail": detail}
+
+
+SENT = [event(0.0, "send", "invoke", process="publisher-1"), event(9.0, "send", "ok", process="publisher-1")]
+KILLED = [event(12.0, "fault", "fired", "kill, at once"), event(30.0, "fault", "effective", "kill")]
+STARTED = [event(31.0, "broker", "ok", "kill"), event(500.0, "broker", "ok", "start")]
+LATE = [event(600.0, "deliver", "ok"), event(600.01, "ack", "invoke")]
+
+
+@pytest.mark.parametrize(
+    ("events", "lines"),
+    [
+        (
+            [*SENT, *KILLED, *STARTED],
+            [
+                "publisher-1 sent message p1:213; the broker confirmed it 9.0 ms later.",
+                "The broker was killed 3.0 ms later.",
+                "The broker was started again 488 ms later.",
+            ],
+        ),
+        # It came before the process was gone: the kill is when it took effect.
+        (
+            [SENT[0], KILLED[0], {**SENT[1], "at_ms": 20.0}, KILLED[1]],
+            [
+                "publisher-1 sent message p1:213; the broker confirmed it 20 ms later.",
+                "The broker was killed 10 ms later.",
+            ],
+        ),
+        (
+            [*SENT, *KILLED, *STARTED, *LATE],
+            [
+                "publisher-1 sent message p1:213; the broker confirmed it 9.0 ms later.",
+                "The broker was killed 3.0 ms later.",
+                "The broker was started again 488 ms later.",
+                "consumer-1 received it 100 ms later; consumer-1 acknowledged it at once.",
+            ],
+        ),
+        ([event(0.0, "ask", "ok", "{x}")], ["ask ok."]),
+    ],
+)
+def test_a_story(events, lines):
+    """At most five lines of words; the last one is how it ended."""
+    seen = witness(*events)
+
+    assert [*lines, pictures.ending(seen)] == pictures.story(seen)
+
+
+def test_a_long_story_has_five_lines():
+    """Many deliveries around many faults: the first ones, the last ones, and the fault before them."""
+    rounds = [*KILLED, *STARTED, *LATE]
+
+    assert 5 >= len(pictures.story(witness(*SENT, *rounds * 30)))
 
 
 def test_words_of_others_stay_words():
@@ -96,7 +152,7 @@ def test_a_strip_shows_when_the_broker_was_down_and_when_a_lost_message_was_conf
     about = row("SOLCD-ACK-01", verdict, witnesses=(witness(CONFIRMED, *TIMELINE),))
     tree = ET.fromstring(pictures.strip(course(), [about]))
 
-    assert [pictures.LEFT + pictures.PART * part for part in (1, 2)] == [int(r.get("x")) for r in tree.iter("rect")]
+    assert [("134", "28")] == [(band.get("x"), band.get("width")) for band in tree.iter("rect")]
     lost = [line for line in tree.iter("line") if line.get("class") == "lost"]
     assert [str(pictures.LEFT + round(1.5 * pictures.PART))] * marks == [line.get("x1") for line in lost]
     assert pictures.course_words(course()) in tree.find("title").text

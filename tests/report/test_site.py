@@ -42,8 +42,8 @@ def test_runs_side_by_side(run_of, tmp_path):
         assert f"{claims} violated" == json.loads((folder / "badge.json").read_text())["message"]
         assert f"{claims} violated" in ET.parse(folder / "badge.svg").getroot().get("aria-label")
         assert f'<a href="{address}/report.html#claim-SOLCD-ACK-01" class="v t-' in index
-    assert "holds</span><small>3/3" in index
-    assert "fails</span><small>2/3" in index
+    assert "0 lost in 3 kills</b><small>weak" in index
+    assert "lost in 2 of 3 kills</b>" in index
     assert "&lt;b&gt;RabbitMQ 4.3.6" in index
 
 
@@ -91,8 +91,8 @@ def test_how_much_a_run_played_stands_beside_it(run_of, tmp_path):
         "a quick run of 2 claims",
         "a whole run, with --thorough",
     ] == (re.findall(r"; <b>([^<]+)</b>;", index))
-    assert 1 == index.count("holds</span><small>3/3</small><small>partly tried</small>")
-    assert "a quick run of 2 claims." in (tmp_path / "runs/qpid/report.html").read_text()
+    assert 1 == index.count("0 lost in 3 kills</b><small>weak, partly tried</small>")
+    assert "a quick run of 2 claims, " in (tmp_path / "runs/qpid/report.html").read_text()
 
 
 @pytest.mark.parametrize(("name", "folder"), [("findings", "*.py"), ("bugs", "*.toml")])

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-import sys
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from conformance.adapters import Adapter
 from conformance.adapters.credentials import OPEN, Access
@@ -16,8 +16,9 @@ from conformance.followup.bundle.script import Reproduction, password_of, port_o
 from conformance.followup.bundle.source import BundleSource
 from conformance.followup.upgrade.broker import pair_of
 from conformance.judge.plan.timeline import fold
+from conformance.judge.rows import Witness
 from conformance.protocols import REPRODUCERS
-from conformance.report.phrases import steps_in_words
+from conformance.report import phrases, pictures
 from conformance.scenario.needs import LIVES, declared_options
 
 NO_STEPS = "an earlier version of the suite recorded this trial, and its record does not have the steps as data"
@@ -44,7 +45,7 @@ def _broker(source: BundleSource) -> str:
 
 
 def text(
-    source: BundleSource, made: Reproduction, timelines: Sequence[Mapping[str, object]], missing: Sequence[str]
+    source: BundleSource, made: Reproduction, timelines: Sequence[Mapping[str, Any]], missing: Sequence[str]
 ) -> str:
     """Write `bug.md`. `timelines` are those of `timeline.json`; `missing` is what the bundle does not have."""
     parts = [f"# {title(source)}", *_opening(source), *_about(source), *_steps(source, made)]
@@ -111,7 +112,7 @@ def _steps(source: BundleSource, made: Reproduction) -> Iterator[str]:
     if source.record.steps is None:
         yield f"No steps: {NO_STEPS}."
     else:
-        sentences = steps_in_words(source.record.steps)
+        sentences = phrases.steps_in_words(source.record.steps)
         yield "\n".join(f"{number}. {step}" for number, step in enumerate(sentences, 1))
     adapter = source.adapter
     if not made.text or adapter is None:
@@ -237,18 +238,17 @@ def _actual(source: BundleSource) -> Iterator[str]:
         yield f"Messages: {shown}{' and others' if finding.seen.count > len(finding.seen.messages) else ''}."
 
 
-def _excerpt(timelines: Sequence[Mapping[str, object]]) -> Iterator[str]:
-    if not timelines:
-        return
-    yield f"What happened to `{timelines[0]['message']}`, in milliseconds:"
-    yield "```\n" + "\n".join(timeline_lines(timelines[0], LINES)) + "\n```"
+def _excerpt(timelines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    for one in timelines[:1]:
+        seen = Witness(trial="", queue="", message=one["message"], timeline=tuple(one["events"]))
+        yield "\n".join(f"- {line}" for line in (pictures.story(seen) if seen.message else ()))
+        yield "```\n" + "\n".join(timeline_lines(one, LINES)) + "\n```"
 
 
-def timeline_lines(timeline: Mapping[str, object], most: int = sys.maxsize) -> list[str]:
-    events: Sequence[Mapping[str, object]] = timeline["events"]  # type: ignore[assignment]
+def timeline_lines(timeline: Mapping[str, Any], most: int = 1 << 30) -> list[str]:
     return [
         f"{'...':>12} {each} more in timeline.txt"
         if isinstance(each, int)
         else f"{each['at_ms']:>12} {each['process']:14} {each['op']:10} {each['phase']:9} {each['detail']}".rstrip()
-        for each in fold(events, most)
+        for each in fold(timeline["events"], most)
     ]

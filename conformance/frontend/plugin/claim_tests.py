@@ -12,7 +12,7 @@ import importlib
 import inspect
 import pathlib
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 import msgspec
@@ -25,14 +25,10 @@ from conformance.errors import CatalogueError, visible
 from conformance.judge.rows import HERE, Judgement, Verdict, VerdictRow, replay_in
 from conformance.records import RunRecord, TrialRecord
 from conformance.report.expectations import ExpectationOutcome
-from conformance.report.html import timeline
 from conformance.report.model import STANDING_TEXTS, Standing, is_undecided
 from conformance.report.phrases import row_words, steps_in_words
-from conformance.report.pictures import course_words
+from conformance.report.pictures import course_words, story
 from conformance.scenario import Scenario
-
-EVENTS = 40
-"""A longer timeline is folded in the text of a failure."""
 
 LOG_LINES = 40
 _HERE = pathlib.Path(HERE)
@@ -103,18 +99,10 @@ def violation(row: VerdictRow, folder: pathlib.Path) -> str:
     lines = [f"VIOLATED {row.claim}: {row.says}", row.reason]
     shown = next((witness for witness in row.witnesses if witness.timeline), None)
     if shown is not None:
-        lines += [f"message {shown.message} in {shown.queue}, trial {shown.trial}:", *_events(timeline(shown, EVENTS))]
+        lines.append(f"message {shown.message} in {shown.queue}, trial {shown.trial}:")
+        lines += [f"  {line}" for line in story(shown)]
     whole = folder.parents[1] if folder.parent.name == records.PARTS else folder
     return visible("\n".join([*lines, f"again: {replay_in(row.replay, whole)}"]))
-
-
-def _events(events: Sequence[Mapping[str, str]]) -> list[str]:
-    return [
-        f"  {one['at_ms']:>12} ms  {one['process']:14} {one['op']:10} {one['phase']:9} {one['detail']}".rstrip()
-        if one["op"]
-        else f"  {'...':>12}     {one['process']}"
-        for one in events
-    ]
 
 
 def harness_error(row: VerdictRow, trials: Iterable[TrialRecord]) -> str:

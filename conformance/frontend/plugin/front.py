@@ -35,7 +35,7 @@ from conformance.frontend.plugin.claim_tests import (
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.report.expectations import ExpectationOutcome
 from conformance.report.model import Standing, headline
-from conformance.report.phrases import MEANINGS
+from conformance.report.phrases import SIGNS
 from conformance.run.planning import scenarios_sharing, wanted_checks
 from conformance.run.record import Progress
 
@@ -276,7 +276,7 @@ class Front:
         if self.judgement is not None and self.written:
             words = [row.verdict for row in (*self.judgement.rows, *self.judgement.self_checks)]
             yield headline(self.judgement, self.campaign.catalogue)
-            yield ", ".join(f"{words.count(word)} {word}" for word in MEANINGS if word in words)
+            yield ", ".join(f"{words.count(word)} {word}" for word in SIGNS if word in words)
 
     # xdist
 

@@ -1,0 +1,112 @@
+"""Comprehension: the first screen alone answers the six questions, counts the faults, and names the next command."""
+
+import re
+
+import msgspec
+import pytest
+from report_rows import judgement, row, unanswered, violated
+
+from conformance.judge.rows import Verdict
+from conformance.judge.rules import UNPLAYED
+from conformance.report import questions, write_all
+
+VISIBLE = """() => {
+  const texts = [];
+  for (const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT); walk.nextNode(); ) {
+    const range = document.createRange();
+    range.selectNodeContents(walk.currentNode);
+    const box = range.getBoundingClientRect();
+    const seen = box.height && box.bottom <= innerHeight && walk.currentNode.parentElement.checkVisibility();
+    if (seen && !walk.currentNode.parentElement.closest("script, style")) texts.push(walk.currentNode.data.trim());
+  }
+  return texts.filter(Boolean).join("\\n");
+}"""
+"""The text that a reader sees without scrolling."""
+
+TRIED = (
+    row(anomaly="lost", fault="kill", faults=59),
+    row("AMQP-ACK-01", anomaly="delivered_twice", faults=12, scenario="b"),
+    row("AMQP-TX-01", anomaly="half_applied", faults=9, scenario="c"),
+    row("AMQP-CALL-01", anomaly="send_waited", fault="none", faults=6, scenario="d"),
+    row("AMQP-GONE-01", anomaly="gone", fault="stop", faults=3, scenario="e"),
+    row("EXPECT-KEPT-01", Verdict.OBSERVED, anomaly="expired_nowhere", fault="none", faults=30, scenario="f"),
+)
+LOSES = (violated(anomaly="lost", fault="kill", faults=45, offended_faults=22, offences=2_040), *TRIED[1:])
+PARTLY = (
+    row(anomaly="lost", fault="kill", faults=3),
+    unanswered("AMQP-TX-01", Verdict.NOT_TRIED, UNPLAYED[0], anomaly="half_applied", fault="kill", scenario="c"),
+)
+NONE = "nothing to try"
+RUN = "conformance run --adapter artemis"
+
+
+def read(text):
+    """Return the answer to each question, the number of faults, and the next command, as a reader finds them."""
+    lines = text.splitlines()
+    answers = {}
+    for asks in questions.QUESTIONS:
+        after = lines[lines.index(asks) + 1 :]
+        answers[asks] = next(line for line in after if len(line) > 1)  # its sign comes first
+    faults = re.search(r"in (?:\d+ of )?(\d+) (?:kill|fault)s?\.", text)
+    command = next(line for line in lines if line.startswith("conformance "))
+    return [*answers.values()], faults and int(faults[1]), command
+
+
+@pytest.fixture(scope="module")
+def first_screen(catalogue, scenarios, tmp_path_factory, browser):
+    """Return the visible text of a report in a window of 1300 by 900 pixels."""
+
+    def look(*rows, command, account):
+        folder = tmp_path_factory.mktemp("run")
+        found = judgement(*rows, command=command)
+        write_all(msgspec.structs.replace(found, account=account), catalogue, scenarios, folder)
+        page = browser.new_page(viewport={"width": 1300, "height": 900})
+        page.goto((folder / "report.html").as_uri())
+        text = page.evaluate(VISIBLE)
+        page.close()
+        return text
+
+    return look
+
+
+@pytest.mark.parametrize(
+    ("rows", "command", "answers", "faults", "next_command"),
+    [
+        (
+            TRIED,
+            f"{RUN} --seed 7",
+            [
+                "0 lost in 59 kills",
+                "0 came back in 12 kills",
+                "0 broken in 9 kills",
+                "0 wrong in 6 trials",
+                "0 failed in 3 stops",
+                "0 gone in 30 trials",
+            ],
+            59,
+            f"{RUN} --seed 7",
+        ),
+        (
+            LOSES,
+            f"{RUN} --seed 7",
+            [
+                "lost in 22 of 45 kills",
+                "0 came back in 12 kills",
+                "0 broken in 9 kills",
+                "0 wrong in 6 trials",
+                "0 failed in 3 stops",
+                "0 gone in 30 trials",
+            ],
+            45,
+            "conformance replay . --scenario broker-killed-while-publishing --trial 2",
+        ),
+        (PARTLY, f"{RUN} --quick --seed 7", ["0 lost in 3 kills", NONE, "not tried", NONE, NONE, NONE], 3, RUN),
+    ],
+    ids=["it passes", "it loses messages", "partly tried"],
+)
+def test_the_first_screen_answers(first_screen, rows, command, answers, faults, next_command):
+    text = first_screen(*rows, command=command, account={"delivered": 26_809, "unexplained": 2_040})
+
+    assert (answers, faults, next_command) == read(text)
+    assert ("lost 2,040 of 28,849 confirmed messages, in 22 of 45 kills" in text) == (rows is LOSES)
+    assert ("publisher-1 sent message p1-000213; the broker confirmed it 2.8 ms later." in text) == (rows is LOSES)
