@@ -14,7 +14,7 @@ import secrets
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from conformance import claims, locks
 from conformance.adapters import Adapter, Broker, BrokerRequest, open_broker
@@ -22,8 +22,9 @@ from conformance.adapters.broker_log import launch_error, text_of
 from conformance.adapters.credentials import Access
 from conformance.adapters.external.addresses import WitnessConnection
 from conformance.adapters.file_adapter import DURABLE
-from conformance.adapters.interface import Processes
-from conformance.adapters.opening import check_credentials
+from conformance.adapters.interface import Node, Processes
+from conformance.adapters.opening import OpenedBroker, check_credentials
+from conformance.claims import Value
 from conformance.errors import ClientError, ConformanceError, FaultError, LaunchError, UsageError
 from conformance.faults import process
 from conformance.ledger import Ledger, pids_of_run
@@ -65,15 +66,15 @@ def folder_of(keep: pathlib.Path | None) -> Iterator[pathlib.Path]:
     yield keep.absolute()
 
 
-def open_adapter(name: str, typed: Access) -> Adapter:
+def open_adapter(name: str, typed: Access, settings: Sequence[str] = ()) -> OpenedBroker:
     """Open the adapter, and check its credentials over each protocol that a client of the suite speaks.
 
     Raises `UsageError` before anything is started; see `open_broker`.
     """
-    adapter = open_broker(BrokerRequest(name, access=typed)).adapter
-    for protocol in _checked_protocols(adapter):
-        check_credentials(adapter, protocol)
-    return adapter
+    opened = open_broker(BrokerRequest(name, access=typed, settings=settings))
+    for protocol in _checked_protocols(opened.adapter):
+        check_credentials(opened.adapter, protocol)
+    return opened
 
 
 def _checked_protocols(adapter: Adapter) -> list[str]:
@@ -119,11 +120,19 @@ def unstored_claims(adapter: Adapter) -> list[str]:
     return [f"over {protocol}: {', '.join(ids)}" for protocol, ids in found.items() if ids]
 
 
-def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *, offline: bool = False) -> None:
+def check(
+    adapter: Adapter,
+    folder: pathlib.Path,
+    ledger: Ledger,
+    tell: Tell,
+    *,
+    offline: bool = False,
+    overrides: Mapping[str, Value] | None = None,
+) -> None:
     """Start it, use each of its protocols, kill it, find the messages again, stop it, and check that nothing is left.
 
-    `tell` gets each step when it is over. Raises the `ConformanceError` of the step that failed, after the broker has
-    been stopped.
+    Of several nodes the one that serves is killed: another takes over, and the one that died returns. `tell` gets each
+    step when it is over. Raises the `ConformanceError` of the step that failed, after the broker has been stopped.
     """
     protocols = _checked_protocols(adapter)
     if not protocols and adapter.launcher.owned:  # nothing could be checked
@@ -137,7 +146,7 @@ def check(adapter: Adapter, folder: pathlib.Path, ledger: Ledger, tell: Tell, *,
     with _step(tell, "prepare") as details:
         client = ProbeClient(adapter, protocols[0]) if protocols else None
         broker = adapter.prepare(
-            folder, adapter.effective(), list(queues.values()), ledger, offline=offline, client=client
+            folder, adapter.effective(overrides), list(queues.values()), ledger, offline=offline, client=client
         )
         details.append(str(broker.node.facts.folder))
     with broker:
@@ -170,13 +179,18 @@ class _Check:
 
     def __init__(self, adapter: Adapter, broker: Broker, queues: Mapping[str, str], ledger: Ledger, tell: Tell) -> None:
         self.adapter, self.broker, self.queues, self.ledger, self.tell = adapter, broker, queues, ledger, tell
-        self.node = broker.node
+        self.several = len(broker.nodes) > 1
+
+    @property
+    def node(self) -> Node:
+        return self.broker.node
 
     def run(self) -> None:
-        by_command, target = self.node.facts.by_command, self.node.target
+        by_command = self.node.facts.by_command
         with self.step("start") as details:
             self.broker.start()
-            details.append("it runs already" if by_command else f"pids {', '.join(map(str, target.processes()))}")
+            pids = ", ".join(map(str, self.broker.met("all").processes()))
+            details.append("it runs already" if by_command else f"pids {pids}")
         self.queues = {protocol: self.broker.service.queue_of(queue) for protocol, queue in self.queues.items()}
         for protocol in sorted(set(self.adapter.file.protocols) - set(self.queues)):
             self.not_tried(f"{protocol}: send and receive", _not_checked(self.adapter, protocol))
@@ -188,12 +202,15 @@ class _Check:
             return
         left = self.leave_messages()
         self.kill()
-        self.find_after("restart", left)
+        self.find_after("another node takes over" if self.several else "restart", left)
+        if self.several:
+            with self.step("the node that died returns"):
+                self.broker.start()
         with self.step("stop"):
             self.broker.stop()
         with self.step("nothing is left"):
-            if pids := target.processes() or pids_of_run(self.ledger.run_id):
-                raise LaunchError(f"after a clean stop these pids are left: {', '.join(map(str, pids))}")
+            if left_over := self.broker.met("all").processes() or pids_of_run(self.ledger.run_id):
+                raise LaunchError(f"after a clean stop these pids are left: {', '.join(map(str, left_over))}")
             if held := self.listening():
                 raise LaunchError(f"after a clean stop a process listens on {held}")
 

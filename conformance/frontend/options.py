@@ -99,7 +99,7 @@ OPTIONS = (
         f"The vendor's client for {' or '.join(VENDOR_SURFACES)}, such as qpid-jms.  [default: the broker's own]",
         _RUNS,
     ),
-    Option("--set", "NAME=VALUE", "A setting of broker or client; repeatable.", _RECORDS, repeatable=True),
+    Option("--set", "NAME=VALUE", "A setting of broker or client; repeatable.", (*_RECORDS, CHECK), repeatable=True),
     Option("--config", "PATH", "Your own configuration, a file or a folder: a copy of it runs.", _RUNS, pathlib.Path),
     Option(
         "--claims",

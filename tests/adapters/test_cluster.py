@@ -12,6 +12,7 @@ from conformance.adapters.file.nodes_table import NODES
 from conformance.adapters.system import BrokerUnderTest
 from conformance.errors import LaunchError, UsageError
 from conformance.faults.possible import ThisMachine
+from conformance.followup import contract
 from conformance.ledger import Ledger
 from conformance.processes import send_all
 from conformance.run.readiness_probe import ProbeClient
@@ -70,6 +71,18 @@ def test_another_node_takes_over_with_what_was_confirmed(tmp_path):
 
         broker.stop()
         assert broker.met("all").gone()
+
+
+@pytest.mark.process
+def test_a_check_forms_the_pair_and_kills_a_node(tmp_path):
+    request = opened("reference", 2)
+    steps = []
+    with Ledger(tmp_path, "check") as ledger:
+        contract.check(request.adapter, tmp_path / "b", ledger, steps.append, overrides=request.overrides)
+
+    names = [step.name for step in steps]
+    assert names[-3:] == ["the node that died returns", "stop", "nothing is left"]
+    assert "another node takes over" in names
 
 
 @pytest.mark.process

@@ -102,6 +102,8 @@ class ClusterBroker:
             list(pool.map(NativeBroker.stop, first))
         for node in last:
             node.stop()
+        if self._shared is not None:
+            self._shared.close()
 
     def declare(self, queue: str) -> None:
         self.node.declare(queue)

@@ -74,6 +74,7 @@ def check_command(adapter: str, offline: bool, keep: pathlib.Path | None, **valu
     conformance adapters check reference
     conformance adapters check ./mybroker.toml --keep mybroker
     conformance adapters check mybroker.py:MyBroker
+    conformance adapters check reference --set nodes=2
     conformance adapters check ./mybroker.toml --user alice --password-env BROKER_PASSWORD --tls-ca ca.pem
 
     The TLS and login options apply to each of its protocols; its file can give others ([access.PROTOCOL]). Exit 0 if
@@ -84,13 +85,14 @@ def check_command(adapter: str, offline: bool, keep: pathlib.Path | None, **valu
     from conformance.ledger import Ledger, release_leftovers
 
     typed = access(values)
-    found = contract.open_adapter(adapter, typed)
+    opened = contract.open_adapter(adapter, typed, values["set"])
+    found = opened.adapter
     signal.signal(signal.SIGTERM, end_on_sigterm)
     for line in release_leftovers():
         say(f"released what an earlier run left: {line}")
     say(f"{found.file.title} {found.version} ({found.launcher.word})")
     with contract.folder_of(keep) as folder, Ledger(folder, contract.run_id(found)) as ledger:
-        contract.check(found, folder / "broker", ledger, _tell, offline=offline)
+        contract.check(found, folder / "broker", ledger, _tell, offline=offline, overrides=opened.overrides)
     if assumed := contract.assumptions(found):
         say("assumed to be promised, because the file does not describe these settings:")
         for line in assumed:
@@ -101,7 +103,8 @@ def check_command(adapter: str, offline: bool, keep: pathlib.Path | None, **valu
         for line in unstored:
             say(f"  {line}")
         say("  If its documentation says that a confirmed message survives a restart, add it to the capabilities.")
-    words = ["conformance", "run", "--adapter", adapter, *credential_words(typed)]
+    chosen = (word for setting in values["set"] for word in ("--set", setting))
+    words = ["conformance", "run", "--adapter", adapter, *chosen, *credential_words(typed)]
     say(f"{found.file.title} can be tried: {shlex.join(words)}")
     return 0
 
