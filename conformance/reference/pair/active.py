@@ -106,7 +106,8 @@ class Replication:
         """Serve one connection. If it is from the standby, it replaces the one before."""
         alive = self._loop.create_task(self._say_alive(writer))
         with contextlib.suppress(*BROKEN):
-            hello = await asyncio.wait_for(read(reader), self._options.bound_s)
+            async with asyncio.timeout(self._options.bound_s):
+                hello = await read(reader)
             if hello == (PairFrame.HELLO, b"%d" % self._options.other):
                 previous, self._newest = self._newest, (link := _Link(writer))
                 if previous is not None:

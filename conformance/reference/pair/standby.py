@@ -28,17 +28,14 @@ POLL_S = 0.05
 
 @dataclass
 class Standby:
-    """A member without the lock. Its journal is at `data`, with so many duplicate `identities` of each queue.
-
-    It is `barred` if it had the lock while it was out of step: it leaves the lock to the other member.
-    """
+    """A member without the lock. Its journal is at `data`, with so many duplicate `identities` of each queue."""
 
     options: PairOptions
     folder: SharedFolder
     data: Path
     behaviour: Honest
     identities: int
-    barred: bool = False
+    barred: bool = False  # it had the lock while it was out of step, and leaves it to the other member since
 
     async def wait(self) -> bool:
         """Follow the active member until this one may take over; return False if a signal stops it first.
@@ -74,8 +71,8 @@ class Standby:
         """Connect to the active member, again and again. Never returns; raises `LaunchError`."""
         while True:
             with contextlib.suppress(*BROKEN):
-                link = asyncio.open_connection(*self.options.peer)
-                reader, writer = await asyncio.wait_for(link, self.options.bound_s)
+                async with asyncio.timeout(self.options.bound_s):
+                    reader, writer = await asyncio.open_connection(*self.options.peer)
                 with contextlib.closing(writer):
                     writer.write(frames.frame(PairFrame.HELLO, b"%d" % self.options.member))
                     await self._store(reader, writer)
@@ -87,7 +84,8 @@ class Standby:
         commit = disk = None
         try:
             while True:
-                kind, data = await asyncio.wait_for(read(reader), self.options.bound_s)
+                async with asyncio.timeout(self.options.bound_s):  # `wait_for` may lose a cancellation (Python 3.11)
+                    kind, data = await read(reader)
                 if kind is PairFrame.SEGMENT:
                     number, segments[number] = frames.segment_of(data)
                 elif kind is PairFrame.WHOLE:
