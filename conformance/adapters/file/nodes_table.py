@@ -42,9 +42,10 @@ class NodesTable(Table):
     `enough` is how many nodes must be left so that one of them takes over when another dies; if fewer are left, all
     start again. `shared` is a process that they need. If only one node serves clients, the others are in step with it
     when the pattern `standby_log` is in their log. `waits_log` is in that of a node that is started and may not serve
-    before another one is there: nodes are then started one after another, the one that served last at the end. If each
-    queue has a leader of its own, `leads` says how it is asked for. `changes` are tables that are laid over the file,
-    as those of `since` are; their texts may hold `{cluster}`, `{node}`, `{peer.K.NAME_port}` and `{other.NAME_port}`.
+    before another one is there: nodes are then started one after another, the one that served last at the end.
+    `last_first`: after an orderly stop that one is started first, and the others one by one. If each queue has a
+    leader, `leads` says how it is asked for. `changes` are tables that are laid over the file, as those of `since` are;
+    their texts may hold `{cluster}`, `{node}`, `{peer.K.NAME_port}` and `{other.NAME_port}`.
     """
 
     counts: tuple[int, ...] = pydantic.Field(min_length=1)
@@ -52,6 +53,7 @@ class NodesTable(Table):
     shared: Shared | None = None
     standby_log: Pattern = ""
     waits_log: Pattern = ""
+    last_first: bool = False
     leads: Leads | None = None
     changes: Mapping[str, Any] = {}
 

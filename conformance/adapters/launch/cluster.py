@@ -62,6 +62,7 @@ class ClusterBroker:
         self.nodes, self.node, self.folder, self.epoch = tuple(nodes), nodes[0], setup.folder, 0
         self._rules: NodesTable = source.file.nodes
         self._queues = [*nodes[0].plan.queues]
+        self._orderly = True  # no node has died since all were stopped
         self._shared = SharedProcess(self._rules.shared, nodes[0].plan, setup.ledger) if self._rules.shared else None
         for each in nodes:
             each.no_copy = "it is one of several nodes"
@@ -92,11 +93,13 @@ class ClusterBroker:
             self._kill()
             raise
         self.epoch += 1
+        self._orderly = False
         return time.monotonic() - began
 
     def stop(self) -> None:
-        """Stop all nodes at once; where one takes over from another, the one that serves after all others."""
-        last = [self.node] if self._rules.standby_log else []
+        """Stop all nodes at once, but where it matters the one that serves after all others."""
+        self._orderly = True
+        last = [self.node] if self._rules.standby_log or self._rules.last_first else []
         first = [node for node in self.nodes if node not in last]
         with concurrent.futures.ThreadPoolExecutor(len(first)) as pool:
             list(pool.map(NativeBroker.stop, first))
@@ -130,9 +133,12 @@ class ClusterBroker:
         if self._shared is not None:
             self._shared.start()
         launched = [node for node in nodes if node.gone()]
-        for node in launched:  # the one that served last at the end: what was away must not serve without it
+        one_by_one = self._rules.last_first and self._orderly
+        for node in reversed(launched) if one_by_one else launched:
             node.launch(wrap, more=more)
-            if self._rules.waits_log:
+            if one_by_one:
+                node.wait_until(node.unreached, ready_s)
+            elif self._rules.waits_log:
                 node.wait_until(functools.partial(self._unsettled, node), ready_s)
         if self._rules.standby_log:
             self.node = self._first_to_serve(launched, ready_s) if self.node in launched else self.node

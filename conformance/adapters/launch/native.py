@@ -193,7 +193,7 @@ class NativeBroker(PlannedBroker):
         """Read it from the log of the newest start; without a `ready_log`, ask its ports."""
         if self.plan.source.file.start.ready_log:
             return self._readiness.logged(self.log)
-        return not self._readiness.unreached()
+        return not self.unreached()
 
     def gone(self) -> bool:
         return not self.processes()
@@ -264,6 +264,10 @@ class NativeBroker(PlannedBroker):
     def missing(self) -> str:
         """What is missing until clients can use it; empty if nothing is."""
         return self._readiness.lacks(self.log)
+
+    def unreached(self) -> str:
+        """What is missing until its ports answer; empty if they do."""
+        return self._readiness.unreached()
 
     def has_logged(self, pattern: str) -> bool:
         """Whether the log of the newest start has the pattern."""
