@@ -41,9 +41,11 @@ class BrokerUnderTest:
         }
 
     def brings(self, means: Means) -> bool:
-        return self._several if means is Means.NODES else means is Means.TRACER and self._adapter.launcher.contained
+        return means is Means.TRACER and self._adapter.launcher.contained
 
     def lacks(self, wanted: Wanted) -> str:
+        if wanted.means is Means.NODES and not self._several:
+            return "the broker has one node: --set nodes=N asks for several, where its file has [nodes]"
         if self._several and (wanted.means in _OF_ONE_NODE or wanted == SETTINGS):
             return "it is tried with one node: others keep what the disk of one loses"
         if isinstance(wanted, Need):

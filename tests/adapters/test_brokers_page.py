@@ -88,7 +88,8 @@ def test_the_nodes_of_the_page_are_of_that_broker(tmp_path: pathlib.Path) -> Non
     several = read.of_nodes(3)
 
     assert read.of_nodes(1) is read
-    assert "{peer.2.amqp_port}" in several.start.command[-1]
+    assert several.start.command[-2:] == ("--node", "{node}")
+    assert "{peer.2.amqp_port}" in several.start.environment["PEERS"]
     assert several.title == f"{read.title}, 3 nodes"
     with pytest.raises(UsageError, match="nodes"):
         read.of_nodes(2)

@@ -344,8 +344,8 @@ def test_a_queue_that_a_command_declares(pretend, ledger, tmp_path):
     file = told(environment={**START.environment, "KEY": "{stomp_port}"}, ready_message=True).model_copy(update=more)
     with prepared(ledger, tmp_path, file) as made:
         made.launch()
-        made._declare()
-        made._declare()
+        made.declare_queues()
+        made.declare_queues()
         stomp, words = made.endpoint("stomp")[1], (made.folder / "declared").read_text().splitlines()
 
     assert [f"{name} {number} {stomp} {made.folder}" for name in ("orders", READY_QUEUE)] == words

@@ -220,9 +220,12 @@ def test_every_decided_claim_can_be_decided_somewhere():
         several = {((NODES, count),) for count in (adapter.file.nodes.counts if adapter.file.nodes else ())}
         for changed in settings | words | several:
             given = weaken(adapter.file, dict(changed), {})
-            effective = adapter.effective(given)
+            chosen = adapter.chosen(given) if NODES in given else adapter
+            if protocol in adapter.file.protocols and protocol not in chosen.file.protocols:
+                continue
+            effective = chosen.effective(given)
             here = Selection(
-                adapter, protocol, effective, given, [], frozenset(), 1, client=client.name if client else ""
+                chosen, protocol, effective, given, [], frozenset(), 1, client=client.name if client else ""
             )
             decided -= {
                 (claim.id, item.id)

@@ -125,6 +125,15 @@ STARTED_THERE = {
 }
 """Scripts that start RabbitMQ themselves."""
 
+WITH_QUEUES_OF_ITS_OWN = {
+    "rabbitmq_quorum_acknowledgements_forgotten.py": [
+        "classic, the channel is closed first: none comes again",
+        "classic, the connection is closed first: none comes again",
+        "quorum, the channel is closed first: none comes again",
+        "quorum, the connection is closed first: some come again",
+    ],
+}
+
 ON_RABBITMQ_4 = {"rabbitmq_confirms_before_sync.py": ["100 confirmed one by one; 0 calls that sync in that time"]}
 
 FULL = '{"durable": true, "arguments": {"x-max-length": 3, "x-overflow": "reject-publish"}}'
@@ -231,6 +240,7 @@ EVERY = [
     *ON_RABBITMQ,
     *ON_RABBITMQ_4,
     *STARTED_THERE,
+    *WITH_QUEUES_OF_ITS_OWN,
     *ON_QPID,
     *ON_OPENMQ,
     *ON_CLASSIC,
@@ -350,6 +360,16 @@ def test_reproduced_on_rabbitmq(prepared):
         seen[name] = [line.replace(address, "BROKER") for line in said(name, address, queue)]
 
     assert (201, ON_RABBITMQ) == (status, seen)
+
+
+@pytest.mark.full
+@NEEDS_RABBITMQ
+@pytest.mark.parametrize("name", WITH_QUEUES_OF_ITS_OWN)
+def test_reproduced_on_rabbitmq_in_its_own_queues(prepared, name):
+    broker = prepared(RABBITMQ, "")
+    broker.start()
+
+    assert WITH_QUEUES_OF_ITS_OWN[name] == said(name, "{}:{}".format(*broker.endpoint("amqp091")), "q")
 
 
 @pytest.mark.full

@@ -492,7 +492,8 @@ class BrokerFile(Table):
             able = [1, *(self.nodes.counts if self.nodes else ())]
             raise UsageError.unknown(NODES, str(count), map(str, able), of=self.name, code="unknown-value")
         data = laid_over(self.model_dump(), self.nodes.changes)
-        return BrokerFile.model_validate({**data, "title": f"{self.title}, {count} nodes"})
+        start = {**data["start"], "command": [*data["start"]["command"], *self.nodes.arguments]}
+        return BrokerFile.model_validate({**data, "start": start, "title": f"{self.title}, {count} nodes"})
 
     def varied(self, word: object) -> BrokerFile:
         """The file with the additions of the variant of that name; itself if there is no such variant."""

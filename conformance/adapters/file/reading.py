@@ -60,6 +60,7 @@ TEXTS: Mapping[str, tuple[str, ...]] = {
     "settings.*.choices.*.stored.pattern": _QUEUE,
     "template.command": (),
     "nodes.shared.command": (),
+    "nodes.arguments": (),
     "nodes.leads.name": (),
     "nodes.leads.url": ("queue",),
     "xml.edits.*.text|content": (),
@@ -211,7 +212,7 @@ def texts(data: Mapping[str, Any]) -> Iterator[tuple[str, str, tuple[str, ...]]]
 
 def _known(data: Mapping[str, Any]) -> set[str]:
     settings = {f"setting.{name}" for name, _, _ in _settings(data)}
-    ports = _names(data.get("ports"))
+    ports = [name for _, names in [*_at(data, "ports"), *_at(data, "nodes.changes.ports")] for name in _names(names)]
     counts = [count for _, each in _at(data, "nodes.counts") for _, count in _items(each) if isinstance(count, int)]
     return {
         *MEANING,
