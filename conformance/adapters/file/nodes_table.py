@@ -43,10 +43,10 @@ class NodesTable(Table):
     start again. `shared` is a process that they need. If only one node serves clients, the others are in step with it
     when the pattern `standby_log` is in their log. `waits_log` is in that of a node that is started and may not serve
     before another one is there: nodes are then started one after another, the one that served last at the end.
-    `last_first`: after an orderly stop that one is started first, and the others one by one. If each queue has a
-    leader, `leads` says how it is asked for. `arguments` follow those of `start.command`, and `changes` are tables that
-    are laid over the file, as those of `since` are; their texts may hold `{cluster}`, `{node}`, `{peer.K.NAME_port}`
-    and `{other.NAME_port}`.
+    `starts_in_reverse`: after an orderly stop they start one by one, the one that was stopped last first. If each queue
+    has a leader, `leads` says how it is asked for. `arguments` follow those of `start.command`, and `changes` are
+    tables that are laid over the file, as those of `since` are; their texts may hold `{cluster}`, `{node}`,
+    `{peer.K.NAME_port}` and `{other.NAME_port}`.
     """
 
     counts: tuple[int, ...] = pydantic.Field(min_length=1)
@@ -54,7 +54,7 @@ class NodesTable(Table):
     shared: Shared | None = None
     standby_log: Pattern = ""
     waits_log: Pattern = ""
-    last_first: bool = False
+    starts_in_reverse: bool = False
     leads: Leads | None = None
     arguments: tuple[str, ...] = ()
     changes: Mapping[str, Any] = {}

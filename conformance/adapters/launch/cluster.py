@@ -24,7 +24,7 @@ from conformance.adapters.launch import native, queue_declaration
 from conformance.adapters.launch.native import NativeBroker
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan
 from conformance.adapters.launch.process_tree import Tree
-from conformance.errors import LaunchError
+from conformance.errors import FaultError, LaunchError
 from conformance.ledger import Ledger, child_environment
 from conformance.processes import open_pidfd, wait_ended
 
@@ -99,7 +99,7 @@ class ClusterBroker:
     def stop(self) -> None:
         """Stop all nodes at once, but where it matters the one that serves after all others."""
         self._orderly = True
-        last = [self.node] if self._rules.standby_log or self._rules.last_first else []
+        last = [self.node] if self._rules.standby_log or self._rules.starts_in_reverse else []
         first = [node for node in self.nodes if node not in last]
         with concurrent.futures.ThreadPoolExecutor(len(first)) as pool:
             list(pool.map(NativeBroker.stop, first))
@@ -113,12 +113,16 @@ class ClusterBroker:
         self._queues.append(queue)
 
     def met(self, which: str) -> NativeBroker | AllNodes:
-        """As `Broker.met`; another node is the next one that runs."""
+        """As `Broker.met`; another node is the next one that runs. Raises `FaultError` if none does."""
         if which == "serving":
             return self.node
+        if which == "all":
+            return AllNodes(self.nodes)
         place = self.nodes.index(self.node)
-        others = [*self.nodes[place + 1 :], *self.nodes[:place]]
-        return AllNodes(self.nodes) if which == "all" else next(node for node in others if not node.gone())
+        for node in [*self.nodes[place + 1 :], *self.nodes[:place]]:
+            if not node.gone():
+                return node
+        raise FaultError("no node runs beside the one that serves, so none of them can be killed")
 
     def close(self) -> None:
         with contextlib.ExitStack() as stack:
@@ -130,13 +134,18 @@ class ClusterBroker:
     # inside
 
     def _start(self, nodes: Sequence[NativeBroker], wrap: Sequence[str], more: Sequence[str], ready_s: float) -> None:
+        """Start the nodes that have ended; `nodes` has the one that served last at its end.
+
+        What was away must not serve without that one, so it may come first. Where a product wants that one first, it
+        does so after an orderly stop.
+        """
         if self._shared is not None:
             self._shared.start()
         launched = [node for node in nodes if node.gone()]
-        one_by_one = self._rules.last_first and self._orderly
-        for node in reversed(launched) if one_by_one else launched:
+        in_reverse = self._rules.starts_in_reverse and self._orderly
+        for node in reversed(launched) if in_reverse else launched:
             node.launch(wrap, more=more)
-            if one_by_one:
+            if in_reverse:
                 node.wait_until(node.unreached, ready_s)
             elif self._rules.waits_log:
                 node.wait_until(functools.partial(self._unsettled, node), ready_s)
