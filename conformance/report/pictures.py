@@ -48,6 +48,7 @@ _WORDS = {
     "drain ok": ("drained", "{who} drained the queue"),
     "broker ok": ("broker started", "the broker was started again"),
     "kill": ("broker killed", "the broker was killed"),
+    "kill_nodes": ("nodes killed", "nodes of the broker were killed"),
     "stop": ("broker stopped", "the broker was stopped"),
     "pause": ("broker paused", "the broker was paused"),
     "consumer_crash": ("client killed", "the client was killed"),

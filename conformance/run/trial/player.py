@@ -456,7 +456,7 @@ class TrialPlayer:
         process.prove_fired(fault.name, fired=result.fired, seen=result.seen, wanted=largest(fault.at))
         if isinstance(fault, KillNodes):
             process.prove_gone(self.met, fault.name)
-            self._note(Op.FAULT, Phase.EFFECTIVE, fault=fault.name)
+            self._note_ended(fault.name)
 
     def _note_fired(self, result: JobResult) -> None:
         """Note whether the fault of this step has reached the broker."""
@@ -481,8 +481,13 @@ class TrialPlayer:
         process.prove_gone(self.met, name)
         if isinstance(fault, PowerLoss):
             self.running.after_loss()
-        self._note(Op.FAULT, Phase.EFFECTIVE, fault=name)
+        self._note_ended(name)
         self._note(Op.BROKER, Phase.OK, detail=name)
+
+    def _note_ended(self, name: str) -> None:
+        """Note that a fault took effect, and which of several nodes are down."""
+        down = ", ".join(node.facts.folder.name for node in self.broker.nodes if node.target.gone())
+        self._note(Op.FAULT, Phase.EFFECTIVE, fault=name, **({"detail": down} if len(self.broker.nodes) > 1 else {}))
 
     def _over_link(self, job: Job, fault: LinkFault) -> None:
         result = over_link(self.running.ledger, self.client_runner, job, fault)
