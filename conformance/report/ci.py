@@ -180,15 +180,16 @@ def opening(
     judgement: Judgement, catalogue: Catalogue, expected: Expectations | None, scenarios: Mapping[str, Scenario]
 ) -> str:
     """Return the headline, the six questions and the next step in Markdown."""
-    run = judgement.run
+    run, columns = judgement.run, questions.models(judgement)
     lines = [
         f"## {_md(run.product)} over {_md(run.over)}\n",
         f"**{_md(model.headline(judgement, catalogue, expected))}**\n",
         *(f"{_md(text)}\n" for text in [*questions.opening(judgement), model.counted(judgement, catalogue)]),
-        f"| | {' | '.join(questions.MODELS)} |\n{'|---' * (1 + len(questions.MODELS))}|",
+        f"| | {' | '.join(columns)} |\n{'|---' * (1 + len(columns))}|",
     ]
     for line in questions.lines(judgement, scenarios):
-        cells = (f"{SIGNS[cell.verdict]} {cell.text}" if cell.shown else cell.word for cell in line.cells)
+        shown = line.cells[: len(columns)]
+        cells = (f"{SIGNS[cell.verdict]} {cell.text}" if cell.shown else cell.word for cell in shown)
         lines.append(f"| {line.name} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -120,7 +120,7 @@ def page(
             first=first_violation(judgement.rows, expected),
             next_step=phrases.next_step(judgement, first_violation(judgement.rows, expected)),
             copied=ci.opening(judgement, catalogue, expected, scenarios),
-            models=list(questions.MODELS),
+            models=questions.models(judgement),
             problems=problems,
             shown_by=lambda row: [one for one in problems if one.is_shown_by(row)],
             claims=claim_views(judgement, catalogue, scenarios, ours=False),

@@ -257,13 +257,13 @@ class LeftOut:
 def left_out(judgement: Judgement, scenarios: Mapping[str, Scenario]) -> list[LeftOut]:
     """Return the checks that the selection left out, and those of faults that this machine cannot inject.
 
-    What the broker cannot be given (a kind of queue, a setting) is not among them: no run could try it.
+    What the broker cannot be given (a kind of queue, a setting, a second node) is not among them: no run could try it.
     """
-    run = judgement.run
+    run, unable = judgement.run, judgement.run.unable.keys() - MODELS[Cause.NODES]
     found = [
         LeftOut(row.claim, row.anomaly, row.fault or "none")
         for row in judgement.rows
-        if row.verdict is Verdict.NOT_TRIED and (row.reason in UNPLAYED or row.fault in run.unable)
+        if row.verdict is Verdict.NOT_TRIED and (row.reason in UNPLAYED or row.fault in unable)
     ]
     for item in (scenarios[name] for name in run.left_to_thorough if name in scenarios):
         names = [name for fault in item.faults for name in fault.names] or ["none"]
@@ -380,6 +380,12 @@ def lines(judgement: Judgement, scenarios: Mapping[str, Scenario] = MappingProxy
         )
         for asks in QUESTIONS
     ]
+
+
+def models(judgement: Judgement) -> list[str]:
+    """Return the failure models with a column: that of nodes, the last one, only where a node was killed."""
+    killed = any(row.fault in MODELS[Cause.NODES] and row.trials for row in judgement.rows)
+    return [*MODELS] if killed else [*MODELS][:-1]
 
 
 def sentence(judgement: Judgement) -> str:

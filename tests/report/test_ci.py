@@ -64,7 +64,7 @@ def test_the_summary_has_the_worst_first(written):
 
     assert lines[0].startswith("## ")
     assert "**Apache Artemis 2.56.0 lost 41 confirmed messages, in 3 of 3 kills.**" in lines
-    assert "| Are confirmed messages safe? |  |  |  | ✗ lost in 3 of 3 kills |  |  |  |  |" in lines
+    assert "| Are confirmed messages safe? |  |  |  | ✗ lost in 3 of 3 kills |  |  |  |" in lines
     assert lines[first].startswith("| SOLCD-ACK-01 | VIOLATED |")
     assert lines[first + 1].startswith("| QPID-PERS-02 | HOLDS (3 stops) |")
 

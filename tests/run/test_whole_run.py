@@ -217,11 +217,11 @@ PORTS_AND_DATA = ["--amqp-port", "{amqp_port}", "--http-port", "{http_port}", "-
     ids=["ends at once", "is never ready", "ends while it receives messages"],
 )
 def test_a_broker_that_ends_by_itself_is_an_error_of_the_suite(typed, spark_for_all, tmp_path, command, why):
-    """With the end of its log, and without a verdict against the broker."""
+    """With the end of its log, and without a verdict against the broker. It has one node, so none of several was killed."""
     file = broker_file(tmp_path, command)
     done = typed("run", "--adapter", file, "--claims", "AMQP-DUR-01", "--trials", "1", "--out", tmp_path / "out")
     report = model.read_json(tmp_path / "out" / "report.json")
 
     assert 3 == done.returncode, done.stdout + done.stderr
-    assert {"HARNESS_ERROR"} == {verdict for _, verdict in verdicts(report, "AMQP-DUR-01")}
+    assert {"HARNESS_ERROR"} == {verdict for _, verdict in verdicts(report, "AMQP-DUR-01")} - {"NOT_TRIED"}
     assert why in done.stdout + done.stderr
