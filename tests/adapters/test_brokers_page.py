@@ -90,7 +90,7 @@ def test_the_nodes_of_the_page_are_of_that_broker(tmp_path: pathlib.Path) -> Non
     assert read.of_nodes(1) is read
     assert several.start.command[-2:] == ("--node", "{node}")
     assert "{peer.2.amqp_port}" in several.start.environment["PEERS"]
-    assert several.title == f"{read.title}, 3 nodes"
+    assert several.title == f"3 nodes of {read.title}"
     with pytest.raises(UsageError, match="nodes"):
         read.of_nodes(2)
 

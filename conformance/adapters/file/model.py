@@ -493,7 +493,7 @@ class BrokerFile(Table):
             raise UsageError.unknown(NODES, str(count), map(str, able), of=self.name, code="unknown-value")
         data = laid_over(self.model_dump(), self.nodes.changes)
         start = {**data["start"], "command": [*data["start"]["command"], *self.nodes.arguments]}
-        return BrokerFile.model_validate({**data, "start": start, "title": f"{self.title}, {count} nodes"})
+        return BrokerFile.model_validate({**data, "start": start, "title": f"{count} nodes of {self.title}"})
 
     def varied(self, word: object) -> BrokerFile:
         """The file with the additions of the variant of that name; itself if there is no such variant."""
