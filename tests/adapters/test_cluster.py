@@ -9,6 +9,7 @@ from conformance import adapters
 from conformance.adapters import BrokerRequest, open_broker
 from conformance.adapters.distribution import fetch
 from conformance.adapters.file.nodes_table import NODES
+from conformance.adapters.launch import cluster, native
 from conformance.adapters.system import BrokerUnderTest
 from conformance.errors import LaunchError, UsageError
 from conformance.faults.possible import ThisMachine
@@ -139,6 +140,34 @@ def test_faults_of_nodes_need_several_and_those_of_a_disk_one():
     assert dies.available(systems[1], ThisMachine()) == ""
     assert systems[0].lacks(power) == ""
     assert "with one node" in systems[1].lacks(power)
+
+
+@pytest.mark.process
+def test_a_class_archive_is_made_with_one_node_only(tmp_path, monkeypatch):
+    """A node alone has no peers to be configured with. What is there is used."""
+    monkeypatch.setattr(native, "archive_path", lambda *words: tmp_path / "classes.jsa")
+    made = []
+    monkeypatch.setattr(native, "_make_class_archive", lambda *words: made.append(words))
+    monkeypatch.setattr(native, "prepare", lambda *words: words[2])
+    monkeypatch.setattr(cluster, "prepare", lambda *words: words[2])
+    pair, one = (opened("artemis", nodes) for nodes in (2, 1))
+
+    for request in (pair, one):
+        adapter, settings = request.adapter, request.adapter.effective(request.overrides)
+        options = adapter.prepare(tmp_path / "b", settings, ["q"], Ledger(tmp_path, "archive"))
+        assert options == ""
+        assert bool(made) == (request is one)
+
+    (tmp_path / "classes.jsa").touch()
+    settings = pair.adapter.effective(pair.overrides)
+    assert "classes.jsa" in pair.adapter.prepare(tmp_path / "b", settings, ["q"], Ledger(tmp_path, "archive"))
+
+
+def test_several_nodes_are_not_started_in_containers():
+    request = opened("reference:docker", 2)
+
+    with pytest.raises(UsageError, match=r"nodes=2: several nodes run natively only, without :docker"):
+        request.adapter.effective(request.overrides)
 
 
 def test_a_number_of_nodes_that_the_file_does_not_have_is_refused():

@@ -43,12 +43,14 @@ from conformance.adapters.container.engine import Bind, Container, Engine, Spec,
 from conformance.adapters.container.images import Image, Recipe, broker_image
 from conformance.adapters.distribution.versions import BUNDLED
 from conformance.adapters.file.model import BrokerFile
+from conformance.adapters.file.nodes_table import NODES
 from conformance.adapters.interface import Broker
 from conformance.adapters.launch.launcher import FileLauncher, check_starts
 from conformance.adapters.launch.native import NativeBroker
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan, make_plan
 from conformance.adapters.launch.process_tree import Tree, descendants
 from conformance.adapters.launch.readiness import Readiness
+from conformance.claims import Value
 from conformance.errors import LaunchError, UsageError
 from conformance.ledger import Ledger
 from conformance.processes import is_alive, open_pidfd, send, wait_ended
@@ -396,6 +398,11 @@ class DockerLauncher(FileLauncher):
         if source.file.default_version == BUNDLED:
             return Recipe(inside, images.distribution, offline, images.content())
         return Recipe(inside, lambda: self.install(source, offline=offline), offline)
+
+    def settings(self, wanted: Mapping[str, Value]) -> Mapping[str, Value]:
+        if int(wanted.get(NODES, 1)) > 1:
+            raise UsageError(f"{NODES}={wanted[NODES]}: several nodes run natively only, without :docker")
+        return wanted
 
     def able(self, source: BrokerSource) -> Callable[[Wanted], str]:
         return Able(self.recipe(source))

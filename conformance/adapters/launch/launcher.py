@@ -170,8 +170,9 @@ class NativeLauncher(FileLauncher):
         home = self.install(source, offline=offline)
         source = dataclasses.replace(source, home=home, debian=bool(self._suite(source)))
         stock = dataclasses.replace(source, file=source.own.base, own=None) if source.own else source
-        archive = native.class_archive_option(stock, settings.effective(stock.file, {}), setup.ledger)
         several = int(setup.settings.values.get(NODES, 1)) > 1
+        stock_settings = settings.effective(stock.file, {})
+        archive = native.class_archive_option(stock, stock_settings, setup.ledger, makes=not several)
         return cluster.prepare(source, setup, archive) if several else native.prepare(source, setup, archive)
 
 

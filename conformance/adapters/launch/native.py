@@ -411,10 +411,11 @@ def _named(pids: Sequence[int]) -> str:
     return ", ".join(f"pid {pid} ({name_of(pid) or 'gone'})" for pid in pids) or "nothing"
 
 
-def class_archive_option(source: BrokerSource, stock: EffectiveSettings, ledger: Ledger) -> str:
+def class_archive_option(source: BrokerSource, stock: EffectiveSettings, ledger: Ledger, *, makes: bool = True) -> str:
     """Return the JVM option of a class archive (AppCDS), which saves a third of a start; empty if there can be none.
 
-    The archive is made first if it is missing. It fits one Java, one distribution and one command line, so its name
+    The archive is made first if it is missing, unless `makes` is false: one of several nodes has no peers here, and may
+    wait for them. It fits one Java, one distribution and one command line, so its name
     has all three. A JVM with an archive that does not fit logs nothing and starts slowly.
     """
     if source.file.java is None or not source.file.java.archive:
@@ -426,7 +427,7 @@ def class_archive_option(source: BrokerSource, stock: EffectiveSettings, ledger:
         return ""  # start scripts split their JVM options at blanks
     failed = target.with_suffix(".failed")
     with lock(target):
-        if not target.exists() and not failed.exists():
+        if makes and not target.exists() and not failed.exists():
             learn = [*archive_options(java), f"-XX:ArchiveClassesAtExit={target.with_suffix('.draft')}"]
             _make_class_archive(source, stock, ledger, target, " ".join(learn))
     return " ".join(archive_options(java, target)) if target.exists() else ""
