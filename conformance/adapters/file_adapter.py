@@ -11,7 +11,7 @@ from conformance.adapters.config.own_configuration import OwnConfig
 from conformance.adapters.file import settings
 from conformance.adapters.file.launch_tables import Artifact, Progress
 from conformance.adapters.file.model import LIAR, VARIANT, BrokerFile
-from conformance.adapters.file.nodes_table import NODES
+from conformance.adapters.file.nodes_table import nodes_in
 from conformance.adapters.file.reading import read_table
 from conformance.adapters.file.settings import EffectiveSettings
 from conformance.adapters.interface import Adapter, Broker, Options, QueueClient
@@ -78,7 +78,7 @@ class FileAdapter:
 
     def chosen(self, overrides: Mapping[str, Value]) -> Self:
         """As `Adapter.chosen`. `profile`, `liar` and `nodes` change what a broker is; others change what it does."""
-        file = self.file.of_nodes(int(overrides.get(NODES, 1)))
+        file = self.file.of_nodes(nodes_in(overrides))
         file = file.varied({**self.launcher.rules.settings, **overrides}.get(VARIANT))
         if overrides.get(LIAR):
             file = file.model_copy(update={"title": f"{file.title}, liar {overrides[LIAR]}"})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from conformance.adapters import opening
-from conformance.adapters.file.nodes_table import NODES
+from conformance.adapters.file.nodes_table import nodes_in
 from conformance.adapters.file.settings import EffectiveSettings, untraced, unwritten
 from conformance.adapters.interface import Adapter
 from conformance.adapters.vendor_clients import ClientFile
@@ -33,7 +33,7 @@ class BrokerUnderTest:
     ) -> None:
         self._adapter, self._protocol, self._settings, self._client = adapter, protocol, settings, client
         self._able = adapter.able
-        self._several = int(settings.values.get(NODES, 1)) > 1
+        self._several = nodes_in(settings.values) > 1
         self._untraced = untraced(adapter.file, settings)
         self._unwritten = unwritten(adapter.file, settings)
         self._queues: Mapping[Need, str] = {

@@ -113,7 +113,7 @@ DOES = {"ap": PUBLISHER, "sp": PUBLISHER, "ac": CONSUMER, "sc": CONSUMER}
 def assert_played(series, crashes, *, every_kind=True):
     """All of it, with something owed and something in doubt, and each kind of client has done what it does."""
     counts = series.accounts.counts
-    print(*series.told(), sep="\n")
+    print(*series.lines(), sep="\n")
 
     assert series.accounts.faults == []
     assert series.done == crashes

@@ -44,7 +44,7 @@ def test_failovers_lose_nothing(tmp_path):
     series = Failovers(tmp_path, FAILOVERS, SEED)
     series.run()
     counts = series.accounts.counts
-    print(*series.told(), sep="\n")
+    print(*series.lines(), sep="\n")
 
     assert series.accounts.faults == []
     assert series.done == FAILOVERS

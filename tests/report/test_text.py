@@ -149,11 +149,11 @@ def test_a_run_without_anything():
 def test_the_summary_says_what_thorough_would_add():
     run = msgspec.structs.replace(judgement(row()).run, left_to_thorough=("one", "two"), floor_seconds=2.0, seconds=3.0)
     lines = plain(msgspec.structs.replace(judgement(row()), run=run)).splitlines()
-    told = "not played, because others try the same: one, two; --thorough plays them too"
+    said = "not played, because others try the same: one, two; --thorough plays them too"
 
-    assert told in lines
-    assert lines[lines.index(told) + 1].startswith("took 3 s")
-    assert told not in plain(judgement(row()))
+    assert said in lines
+    assert lines[lines.index(said) + 1].startswith("took 3 s")
+    assert said not in plain(judgement(row()))
 
 
 def test_the_error_says_what_was_expected():

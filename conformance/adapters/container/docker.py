@@ -43,7 +43,7 @@ from conformance.adapters.container.engine import Bind, Container, Engine, Spec,
 from conformance.adapters.container.images import Image, Recipe, broker_image
 from conformance.adapters.distribution.versions import BUNDLED
 from conformance.adapters.file.model import BrokerFile
-from conformance.adapters.file.nodes_table import NODES
+from conformance.adapters.file.nodes_table import NODES, nodes_in
 from conformance.adapters.interface import Broker
 from conformance.adapters.launch.launcher import FileLauncher, check_starts
 from conformance.adapters.launch.native import NativeBroker
@@ -400,8 +400,8 @@ class DockerLauncher(FileLauncher):
         return Recipe(inside, lambda: self.install(source, offline=offline), offline)
 
     def settings(self, wanted: Mapping[str, Value]) -> Mapping[str, Value]:
-        if int(wanted.get(NODES, 1)) > 1:
-            raise UsageError(f"{NODES}={wanted[NODES]}: several nodes run natively only, without :docker")
+        if (count := nodes_in(wanted)) > 1:
+            raise UsageError(f"{NODES}={count}: several nodes run natively only, without :docker")
         return wanted
 
     def able(self, source: BrokerSource) -> Callable[[Wanted], str]:

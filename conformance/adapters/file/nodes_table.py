@@ -15,6 +15,11 @@ NODES = "nodes"
 PAIR = 2
 
 
+def nodes_in(values: Mapping[str, Any]) -> int:
+    """Return the number of nodes by these settings: 1 where they do not say it."""
+    return int(values.get(NODES, 1))
+
+
 class Shared(Table):
     """A process of this machine that all nodes need and no fault meets, as Erlang's name service.
 
@@ -74,4 +79,4 @@ def member_words(member: int, numbers: Mapping[int, Mapping[str, int]]) -> dict[
 def member_placeholders(counts: Collection[int], ports: Collection[str]) -> Iterator[str]:
     """Yield the names of the placeholders that members have."""
     yield "cluster"
-    yield from member_words(1, {member: dict.fromkeys(ports, 0) for member in range(1, max(counts, default=1) + 1)})
+    yield from member_words(1, {member: dict.fromkeys(ports, 0) for member in range(1, max(counts) + 1)})

@@ -277,8 +277,6 @@ def _unplaced_settings(data: Mapping[str, Any], here: pathlib.Path) -> Iterator[
     used = _used(data, here)
     for name, place, table in _settings(data):
         filled = f"setting.{name}" in used
-        if name == NODES and data.get("nodes"):
-            continue
         keys = {key for key, value in _items(table) if value or key == "stock"}
         if not (filled or keys & {"fixed", "follows", "xml", "argument"} or _is_external(data)):
             yield f"{place}: expected xml, argument, follows or fixed = true, or {{setting.{name}}} in a text"
@@ -287,11 +285,12 @@ def _unplaced_settings(data: Mapping[str, Any], here: pathlib.Path) -> Iterator[
 
 
 def _used(data: Mapping[str, Any], here: pathlib.Path) -> set[str]:
-    """The placeholders in the texts of the file and of its template files, and the settings that choose files.
+    """The placeholders in the texts of the file and of its template files, and the settings that choose files or nodes.
 
     Without those of `xml.queue`: the declaration of a queue only repeats a setting, whose key may be absent elsewhere.
     """
     found = {word for place, text, _ in texts(data) if place != "xml.queue" for word in placeholders(text)}
+    found |= {f"setting.{NODES}"} if data.get("nodes") else set()
     found |= {f"setting.{name}" for _, when in _at(data, "template.files.*.when") for name in _names(when)}
     for _, file in _at(data, "template.files.*.file"):
         with contextlib.suppress(OSError, TypeError):  # reported when it is copied

@@ -18,7 +18,7 @@ from typing import Self
 
 from conformance.adapters import ports, web
 from conformance.adapters.distribution import debian
-from conformance.adapters.file.nodes_table import NODES, Leads, NodesTable, Shared, member_words
+from conformance.adapters.file.nodes_table import Leads, NodesTable, Shared, member_words, nodes_in
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.launch import native, queue_declaration
 from conformance.adapters.launch.native import NativeBroker
@@ -36,10 +36,9 @@ _TICK_S = 0.02
 
 def prepare(source: BrokerSource, setup: BrokerSetup, archive: str = "") -> ClusterBroker:
     """Make a folder for each node, and reserve all ports; nothing is started. See `native.prepare`."""
-    count = int(setup.settings.values[NODES])
     reserved: dict[int, ports.Ports] = {}
     try:
-        for member in range(1, count + 1):
+        for member in range(1, nodes_in(setup.settings.values) + 1):
             reserved[member] = ports.Ports(source.file.ports)
         numbers = {member: each.by_name for member, each in reserved.items()}
         made = []
@@ -171,7 +170,7 @@ class ClusterBroker:
             self.node = self._first_to_serve(left, ready_s, anew=True)
         else:
             self.node = self._leading(left)
-        self.node.wait_until(str, ready_s, anew=True)
+        self.node.wait_until(self.node.unreached, ready_s, anew=True)
         self.node.prove()
 
     def _first_to_serve(self, nodes: Sequence[NativeBroker], ready_s: float, *, anew: bool = False) -> NativeBroker:
@@ -188,8 +187,10 @@ class ClusterBroker:
 
     def _unsettled(self, node: NativeBroker) -> str:
         """Whether a node that was launched does not yet serve, is not in step, and does not wait for another."""
-        settled = node.has_logged(self._rules.waits_log) or node.has_logged(self._rules.standby_log)
-        return "" if settled or not node.missing() else f"nodes.waits_log: {node.missing()}"
+        if node.has_logged(self._rules.waits_log) or node.has_logged(self._rules.standby_log):
+            return ""
+        missing = node.missing()
+        return f"nodes.waits_log: {missing}" if missing else ""
 
     def _out_of_step(self, node: NativeBroker) -> str:
         pattern = self._rules.standby_log

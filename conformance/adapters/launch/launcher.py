@@ -16,7 +16,7 @@ from conformance.adapters.distribution import debian, fetch, versions
 from conformance.adapters.file import settings
 from conformance.adapters.file.launch_tables import Artifact, External, Progress
 from conformance.adapters.file.model import BrokerFile
-from conformance.adapters.file.nodes_table import NODES
+from conformance.adapters.file.nodes_table import nodes_in
 from conformance.adapters.file.placeholders import placeholders
 from conformance.adapters.interface import Broker
 from conformance.adapters.launch import cluster, native
@@ -170,7 +170,7 @@ class NativeLauncher(FileLauncher):
         home = self.install(source, offline=offline)
         source = dataclasses.replace(source, home=home, debian=bool(self._suite(source)))
         stock = dataclasses.replace(source, file=source.own.base, own=None) if source.own else source
-        several = int(setup.settings.values.get(NODES, 1)) > 1
+        several = nodes_in(setup.settings.values) > 1
         stock_settings = settings.effective(stock.file, {})
         archive = native.class_archive_option(stock, stock_settings, setup.ledger, makes=not several)
         return cluster.prepare(source, setup, archive) if several else native.prepare(source, setup, archive)

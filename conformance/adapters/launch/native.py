@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import os
 import pathlib
-import re
 import shutil
 import signal
 import time
@@ -271,7 +270,7 @@ class NativeBroker(PlannedBroker):
 
     def has_logged(self, pattern: str) -> bool:
         """Whether the log of the newest start has the pattern."""
-        return re.search(pattern.encode(), self._readiness.said(self.log), re.MULTILINE) is not None
+        return self._readiness.has(pattern, self.log)
 
     def wait_until(self, lacks: Callable[[], str], ready_s: float = 0.0, *, anew: bool = False) -> None:
         """Wait until nothing is missing: `ready_s` from its launch, or from now, or longer if its file says so.

@@ -98,8 +98,11 @@ class Readiness:
 
     def logged(self, log: pathlib.Path) -> bool:
         """Whether `start.ready_log` was logged; true if the file has none."""
-        wanted = self._start.ready_log
-        return not wanted or re.search(wanted.encode(), self.said(log), re.MULTILINE) is not None
+        return not self._start.ready_log or self.has(self._start.ready_log, log)
+
+    def has(self, pattern: str, log: pathlib.Path) -> bool:
+        """Whether the log of this start has the pattern."""
+        return re.search(pattern.encode(), self.said(log), re.MULTILINE) is not None
 
     def lacks(self, log: pathlib.Path) -> str:
         """Describe the first condition that is not met; empty if it is ready. Raises `WrongProtocolError`."""

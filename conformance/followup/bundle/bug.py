@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -245,7 +246,7 @@ def _excerpt(timelines: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield "```\n" + "\n".join(timeline_lines(one, LINES)) + "\n```"
 
 
-def timeline_lines(timeline: Mapping[str, Any], most: int = 1 << 30) -> list[str]:
+def timeline_lines(timeline: Mapping[str, Any], most: int = sys.maxsize) -> list[str]:
     return [
         f"{'...':>12} {each} more in timeline.txt"
         if isinstance(each, int)

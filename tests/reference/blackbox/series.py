@@ -139,7 +139,7 @@ class Series:
             server.kill()
         return lost.invoked_ns
 
-    def told(self) -> Iterator[str]:
+    def lines(self) -> Iterator[str]:
         """What happened, a line each."""
         counts = self.accounts.counts
         what = "power losses" if self.powers else "SIGKILLs"
