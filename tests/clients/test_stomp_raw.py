@@ -32,6 +32,13 @@ def test_carriage_returns_end_lines_too():
     assert [ReceivedFrame("RECEIPT", {"receipt-id": "1"})] == decoded(b"\r\nRECEIPT\r\nreceipt-id:1\r\n\r\n\0\r\n")
 
 
+def test_a_header_may_have_any_octet():
+    """STOMP 1.2, Augmented BNF: all but CR, LF and a colon."""
+    frame = ReceivedFrame("MESSAGE", {"correlation-id": "\0\x01\0"}, b"x")
+
+    assert [frame, frame] == decoded(2 * b"MESSAGE\ncorrelation-id:\0\x01\0\n\nx\0\n")
+
+
 def test_the_first_of_repeated_headers_counts():
     """STOMP 1.2, Repeated Header Entries."""
     assert "1" == decoded(b"RECEIPT\nreceipt-id:1\nreceipt-id:2\n\n\0")[0].headers["receipt-id"]
@@ -49,6 +56,8 @@ def test_the_first_of_repeated_headers_counts():
         (b"MESSAGE\ncontent-length:-1\n\n\0", "content-length"),
         (b"MESSAGE\ncontent-length:1\n\nabc\0", "no NUL"),
         (b"RECEIPT\nreceipt-id:1\n\0", "blank line"),
+        (b"RECEIPT\nreceipt-id:1\n\0\nMESSAGE\na:b\n\n\0", "blank line"),
+        (b"MESSAGE\nx-amqp-1.0-properties:\0Ss\xc0\x08\n\nbody\0", "UTF-8"),
     ],
 )
 def test_malformed_frames_are_refused(data, says):

@@ -23,6 +23,10 @@ _EOLS = re.compile(rb"[\r\n]*")
 """They may stand between frames (STOMP 1.2, Heart-beating)."""
 
 _BLANK_LINE = re.compile(rb"\r?\n\r?\n")
+_FRAME_ENDED = re.compile(rb"(?<=\n)\0|\0[\r\n]*(?:CONNECTED|MESSAGE|RECEIPT|ERROR)\r?\n")
+"""Where a frame without a blank line ends: at a NUL that begins a line, or with the next frame behind it.
+
+Any other NUL is an octet of a header, which STOMP 1.2 allows; RabbitMQ sends a binary correlation-id so."""
 _ESCAPED = re.compile(r"\\(.?)", re.DOTALL)
 _UNESCAPES = {"r": "\r", "n": "\n", "c": ":", "\\": "\\"}
 _ESCAPES = str.maketrans({value: f"\\{key}" for key, value in _UNESCAPES.items()})
@@ -81,7 +85,7 @@ class RawFrameDecoder:
         start = _EOLS.match(data, start).end()  # type: ignore[union-attr]  # it matches nothing too
         blank = _BLANK_LINE.search(data, start)
         stop = len(data) if blank is None else blank.start()
-        if data.find(b"\0", start, stop) >= 0:
+        if _FRAME_ENDED.search(data, start, stop):
             raise MalformedFrameError(f"a frame without a blank line: {bytes(data[start : start + 80])!r}")
         if stop - start > limits.STOMP_HEAD:
             raise ClientError(limits.limit_sentence("headers", limits.STOMP_HEAD))
