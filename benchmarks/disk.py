@@ -15,13 +15,13 @@ from conformance.adapters import Broker
 from conformance.faults.disk import injection
 from conformance.history import make_body, message_id
 from conformance.ledger import Ledger
-from conformance.scenario.script import DiskFault, HeldSync, Watched
+from conformance.scenario.script import HeldSync, TracedFault, Watched
 
 ROUNDS = 6
 MESSAGES = {1: 500, 100: 10_000}
 """How many for each window: each a confirmed, persistent SEND of 256 bytes."""
 
-_ARMS: dict[str, DiskFault | None] = {
+_ARMS: dict[str, TracedFault | None] = {
     "alone": None,
     "watched": Watched(),
     "narrowed": HeldSync(0.0),  # `-P` and an injection that does nothing: what a fault costs besides the fault
@@ -45,14 +45,14 @@ def bench() -> dict[str, float]:
     return {what: statistics.median(figures) for what, figures in taken.items()}
 
 
-def _rotated(turn: int) -> list[tuple[str, DiskFault | None]]:
+def _rotated(turn: int) -> list[tuple[str, TracedFault | None]]:
     """Return the arms, starting with another one in each round: the first one finds a colder machine."""
     arms = list(_ARMS.items())
     return [*arms[turn % len(arms) :], *arms[: turn % len(arms)]]
 
 
 @contextlib.contextmanager
-def _running(folder: pathlib.Path, fault: DiskFault | None) -> Iterator[tuple[Broker, float]]:
+def _running(folder: pathlib.Path, fault: TracedFault | None) -> Iterator[tuple[Broker, float]]:
     reference = adapters.find("reference")
     with (
         Ledger(folder, f"bench-disk-{folder.name}") as ledger,

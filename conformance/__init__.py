@@ -3,7 +3,7 @@
 Read in this order, which is also the order in which a run goes; a stage imports only stages before it:
 
 `errors`        the life of a run, the one error of each step, and the text of others, made safe to print
-`words`         words for numbers, in texts for people
+`counting`      counts: words for them, and what a count of trials without a failure lets one conclude
 `limits`        limits on what a broker can make the suite keep, read or wait for
 `paths`         where the files of this project are, in a checkout and in the wheel
 `history`       what happened: events, the files that hold them, what a complete one is

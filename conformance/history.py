@@ -59,6 +59,9 @@ NOT_RECOVERED, NOT_READY = "not recovered", "not ready"
 NOT_ALIVE = "not alive"
 """Beginning of the detail of a BROKER event in `fail`: without a fault the broker ended, or dropped a connection."""
 
+REPORTED = "reported"
+"""Beginning of the detail of a BROKER event in `info`: what its log says since its data were damaged."""
+
 OF_ANOTHER = "at the trigger of another trial"
 """The detail of a fault that fired, in the histories of the trials that it met beside its owner's."""
 

@@ -38,6 +38,11 @@ def reasons_in(log: str) -> tuple[str, ...]:
     return tuple(found if len(found) <= _REASONS else [*found[:2], *found[-3:]])
 
 
+def has_level(line: str) -> bool:
+    """Whether a line says its level, as those of a logger do; what is printed beside it does not."""
+    return _LEVEL.search(line) is not None
+
+
 def _names_an_error(line: str) -> bool:
     if line.startswith("at ") or not _ERROR.search(line):
         return False

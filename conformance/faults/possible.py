@@ -16,7 +16,9 @@ MEANS: Mapping[Means, Callable[[], str]] = {
     Means.POWER: image.cannot,
     Means.LINK: connection.cannot,
     Means.WATCH: watch.cannot,
-    Means.NODES: str,  # any machine can kill a node; the broker has to have several
+    # Any machine can kill a node, and change a file. The broker has to have several, and its files on this machine.
+    Means.NODES: str,
+    Means.DATA: str,
 }
 """The check of each of the means."""
 

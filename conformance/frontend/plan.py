@@ -6,10 +6,10 @@ import collections
 from collections.abc import Iterator, Sequence
 
 from conformance.campaign import Campaign
+from conformance.counting import plural
 from conformance.run.planning import Planned, companies
 from conformance.run.trial.company import owner
 from conformance.scenario.reading import broker_acts
-from conformance.words import plural
 
 PACE = 2.9
 """Seconds that a trial took for each that was estimated, in a whole run of the bundled broker on two idle cores."""

@@ -25,12 +25,12 @@ from rich.table import Table
 from rich.text import Text
 
 from conformance.campaign import Campaign, Watcher
+from conformance.counting import plural
 from conformance.errors import visible
 from conformance.judge.rows import Verdict, VerdictRow, replay_in
 from conformance.report.phrases import SIGNS, steps_in_words
 from conformance.run.planning import Planned
 from conformance.run.record import Progress
-from conformance.words import plural
 
 ENOUGH = 2
 """Trials of a group that must have ended before the rest is estimated."""

@@ -28,9 +28,9 @@ from conformance import campaign, claims, ledger, locks, paths, processes, scena
 from conformance.adapters import Adapter, find, vendor_clients
 from conformance.adapters.file.nodes_table import NODES, PAIR
 from conformance.campaign import Campaign, Options, Watcher
+from conformance.counting import upper_bound
 from conformance.errors import UsageError, matching
 from conformance.frontend.progress import Show
-from conformance.judge.confidence import upper_bound
 from conformance.judge.rows import Verdict, VerdictRow
 from conformance.judge.spark import JudgeSession
 from conformance.protocols import PROTOCOLS, WIRES

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from conformance import counting
 from conformance.claims import Kind, Value
-from conformance.judge import confidence
+from conformance.counting import plural
 from conformance.judge.plan.relations import LOSS_WINDOWS_MS
 from conformance.judge.tally import NONE, Tally
 from conformance.records import RunRecord
 from conformance.scenario import Weakened
 from conformance.scenario.faults import FAULTS, Stop
-from conformance.words import plural
 
 UNSHOWN = "could have shown it."  # of a check that had no message to look at
 _PARTS = {
@@ -91,7 +91,7 @@ def holds(tally: Tally) -> str:
     risk = "at risk" if tally.fault != NONE else "exposed"
     in_trials = f" of {plural(tally.trials, 'trial')}" if tally.faults != tally.trials else ""
     in_trials += _at_trigger(tally)
-    left = confidence.may_fail(confidence.upper_bound(tally.faults), faults_named(tally.fault), "violate the claim")
+    left = counting.may_fail(counting.upper_bound(tally.faults), faults_named(tally.fault), "violate the claim")
     text = [
         f"{figure(tally)} in {units(tally, tally.faults)}{in_trials} (at least {exposure.minimum:,} {risk} in each).",
         f"{left[:1].upper()}{left[1:]} (95 % confidence, if they are independent).",
@@ -146,9 +146,9 @@ def control(tally: Tally) -> str:
     result = tally.control_result
     assert result is not None  # no claim holds without a control that failed
     if tally.strong:
-        q = confidence.miss_probability(result.failed, result.trials, tally.faults)
+        q = counting.miss_probability(result.failed, result.trials, tally.faults)
         which = f"The opposite setting ({result.label})" if tally.claim.kind is Kind.DEFAULT else "The control"
-        passes = confidence.chance_of_control(q)
+        passes = counting.chance_of_control(q)
         return f"{which} failed in {result.failed} of {units(tally, result.trials)}; {passes}."
     on = f"with {result.label}" if isinstance(tally.check.control, Weakened) else f"on the {result.label}"
     failed = f"{result.failed} of {result.trials}"

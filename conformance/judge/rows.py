@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 import math
 import shlex
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -231,10 +233,24 @@ class VerdictRow(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.verdict} ({self.strength})" if self.strength else str(self.verdict)
 
 
+ANSWERS: Mapping[str, str] = MappingProxyType(
+    {
+        "altered": "delivers a message that was altered",
+        "silent": "loses messages, without a word in its log",
+        "reported": "loses messages, and reports it in its log",
+        "unreadable": "starts, and serves the queue to no client",
+        "refused": "refuses to start",
+        "whole": "delivers everything as it was sent",
+    }
+)
+"""What a broker does whose data were changed at rest, the worst first."""
+
+
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a report needs. `self_checks` are rows about the suite's own sessions, apart from the broker's.
 
     `account`: by the names of `anomalies.fates.ACCOUNT`, in which of them the confirmed messages of the subject ended.
+    `damage`: by the kind of `scenario.faults.Corrupt`, how many trials ended with which of `ANSWERS`.
     """
 
     run: RunRecord
@@ -243,3 +259,4 @@ class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     trials: tuple[TrialRecord, ...]
     courses: tuple[Course, ...] = ()
     account: dict[str, int] = {}
+    damage: dict[str, dict[str, int]] = {}

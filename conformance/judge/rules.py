@@ -7,10 +7,10 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from conformance import claims
+from conformance import claims, counting
 from conformance.adapters.launchers import is_owned
 from conformance.claims import DESTINATIONS, Catalogue, Claim, Exclusion, Kind, Subject, Value, in_force
-from conformance.judge import applicable, confidence, reasons, tally
+from conformance.judge import applicable, reasons, tally
 from conformance.judge.anomalies import ANOMALIES, EVERYWHERE
 from conformance.judge.anomalies.model import REPEATS
 from conformance.judge.plan import relations
@@ -18,7 +18,7 @@ from conformance.judge.rows import HERE, Verdict, VerdictRow
 from conformance.judge.tally import NONE, ClaimEvidence, Tally
 from conformance.records import NOT_FIRED, RunRecord
 from conformance.scenario import Check, Scenario
-from conformance.scenario.faults import DECIDE_DISK, FAULTS
+from conformance.scenario.faults import DECIDE_DISK, FAULTS, Cause
 from conformance.scenario.needs import JOURNAL_WATCHED
 from conformance.scenario.script import LONGEST_DELAY_MS
 
@@ -118,8 +118,8 @@ def counted_everywhere(claim: Claim) -> list[str]:
 
 def judges_elsewhere(claim: Claim, anomaly: str, item: Scenario, evidence: ClaimEvidence) -> bool:
     """Whether the trials of a scenario can falsify the claim, although its check is not one of the scenario's."""
-    if anomaly not in EVERYWHERE:
-        return claim.always_judged
+    if anomaly not in EVERYWHERE:  # a broker that refuses damaged data has answered well
+        return claim.always_judged and not any(fault.cause is Cause.DAMAGE for fault in item.faults)
     run, trials = evidence.run, evidence.of(item.id, "subject")
     if not (
         (_selects(run, claim) or claim.always_judged) and claim.kind is Kind.SAFETY and claim.subject is Subject.BROKER
@@ -361,13 +361,14 @@ def obstacles(one: Tally, evidence: ClaimEvidence) -> Iterator[str]:
     if by_broker := [why for record, why in one.subject.void if record.is_void_by_broker]:
         were = "trial was void" if len(by_broker) == 1 else "trials were void"
         yield f"{len(by_broker)} {were} because of the broker: {reasons.sentence(by_broker[0])}"
-    if unready := [each.unready for each in facts if each.unready]:
+    if unready := [each.unready for each in facts if each.unready and not each.refused_damage]:
         yield f"The broker did not start again in {len(unready)} of {trials}: {reasons.sentence(unready[0])}"
     if hidden := reasons.hidden_from_tracer(one):
         yield hidden
-    if open_ := sum(not each.settled for each in facts) if one.anomaly.drained else 0:
+    answered = [each for each in facts if not each.refused_damage]
+    if open_ := sum(not each.settled for each in answered) if one.anomaly.drained else 0:
         yield f"The queue was not drained to silence in {open_} of {trials}{_why_open(one, evidence)}."
-    if empty := sum(not each.applies(one.anomaly.name) for each in facts):
+    if empty := sum(not each.applies(one.anomaly.name) for each in answered):
         yield f"{_APPLIED_TO_NOTHING} {empty} of {trials}.{_moved(one)}"
     if missed := sum(each.missed(one.anomaly.name) for each in facts):
         yield f"The write of the record was not seen for {missed:,} more that were answered."
@@ -452,12 +453,12 @@ def _doubts_of_control(one: Tally) -> Iterator[str]:
     elif failed < min(FEWEST_FAILURES, chosen.trials):
         yield f"Its control ({chosen.label}) failed only in {failed} of {played} trials, and must fail in two.{more}"
     elif result.strong:
-        q = confidence.miss_probability(result.failed, result.trials, one.faults)
-        if q > confidence.ENOUGH:
+        q = counting.miss_probability(result.failed, result.trials, one.faults)
+        if q > counting.ENOUGH:
             yield (
                 f"Too few trials for this control, which failed in {result.failed} of {result.trials}: a broker that "
-                f"is as bad would pass {reasons.units(one, one.faults)} with the chance {confidence.q_words(q)}, and "
-                f"{confidence.ENOUGH} is allowed."
+                f"is as bad would pass {reasons.units(one, one.faults)} with the chance {counting.q_words(q)}, and "
+                f"{counting.ENOUGH} is allowed."
             )
     elif result.failed < result.trials:
         yield f"Its control ({chosen.label}) failed only in {result.failed} of {result.trials}, and must fail in all."
@@ -496,8 +497,8 @@ def _row(claim: Claim, evidence: ClaimEvidence, ruling: Ruling, one: Tally | Non
         strength=reasons.strength(tried) if clean and tried else "",
         void=len(tried.subject.void) if tried else 0,
         control=control,
-        bound=confidence.upper_bound(tried.faults) if clean and tried else None,
-        q=confidence.miss_probability(control.failed, control.trials, tried.faults)
+        bound=counting.upper_bound(tried.faults) if clean and tried else None,
+        q=counting.miss_probability(control.failed, control.trials, tried.faults)
         if tried and tried.faults and control and control.strong and control.failed and not tried.offended
         else None,
         reason=ruling.reason,

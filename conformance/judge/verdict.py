@@ -19,11 +19,12 @@ from conformance.judge.input import buckets, folder
 from conformance.judge.input.packing import Compacted, compact_all
 from conformance.judge.plan import course, exposures, facts, groups, relations, timeline
 from conformance.judge.plan.facts import TrialFacts
-from conformance.judge.rows import Course, Judgement, Verdict, VerdictRow, Witness
+from conformance.judge.rows import ANSWERS, Course, Judgement, Verdict, VerdictRow, Witness
 from conformance.judge.spark import cause, size_plans
 from conformance.judge.tally import ClaimEvidence
 from conformance.records import Checksum
 from conformance.scenario import Scenario
+from conformance.scenario.faults import Corrupt
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,6 +78,7 @@ def judge(
         self_checks=tuple(row for row in rows if rules.is_self_check(row)),
         trials=tuple(evidence.trials),
         account=_account(evidence, catalogue, scenarios),
+        damage=_damage(evidence, scenarios),
         courses=tuple(filter(None, (remembered.courses.get(trial.record.trial) for trial in compacted))),
     )
 
@@ -91,6 +93,18 @@ def _account(evidence: ClaimEvidence, catalogue: Catalogue, scenarios: Mapping[s
             unexplained = "given_up" if lost else "unexplained"
             for name in COUNTED:
                 found[unexplained if name == "unexplained" else name] += int(counts.get(f"all_{name}") or 0)
+    return found
+
+
+def _damage(evidence: ClaimEvidence, scenarios: Mapping[str, Scenario]) -> dict[str, dict[str, int]]:
+    """Count what the broker as configured did with each kind of damage, by `rows.ANSWERS`."""
+    found: dict[str, dict[str, int]] = {}
+    for trial in evidence.trials:
+        script, facts = scenarios.get(trial.scenario), evidence.facts.get(trial.trial)
+        how = next((fault.how for fault in script.faults if isinstance(fault, Corrupt)), "") if script else ""
+        if how and facts and trial.arm == "subject" and not trial.void and facts.effective(Corrupt.name):
+            answers = found.setdefault(how, dict.fromkeys(ANSWERS, 0))
+            answers[facts.answer_to_damage] += 1
     return found
 
 

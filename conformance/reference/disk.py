@@ -96,6 +96,7 @@ class JournalThread:
             await self._pause()
         self._submit(self._commit.take_last())
         await self.settle()
+        self._files.note_stop(self._commit.last_synced)
         await self.leave()
 
     async def leave(self) -> None:

@@ -170,6 +170,9 @@ class Honest:
     hides_recovered = False
     """Whether the messages of a journal are counted after a start, and never delivered."""
 
+    damaged = "refused"
+    """What a start does with a damaged record: the journal is `refused`, or the record is `skipped`, or `trusted`."""
+
     recovers_late = False
     """Whether a start leaves out a message that it finds in the journal, and only the start after it takes it over."""
 

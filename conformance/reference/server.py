@@ -103,8 +103,9 @@ async def serve(wanted: ServerOptions, pair: PairOptions | None = None) -> None:
     with loading():
         try:
             segments = files.read()
-            recovered = recover(segments)
-            if notice := _notice(recovered, begun=bool(segments) or (wanted.data / RESERVE).exists()):
+            recovered = recover(segments, wanted.behaviour.damaged)
+            notice = _notice(recovered, begun=bool(segments) or (wanted.data / RESERVE).exists())
+            if notice and wanted.behaviour.damaged != "skipped":
                 print(f"data directory {wanted.data}: {notice}", file=sys.stderr, flush=True)
             files.repair(recovered)
         except (CorruptJournal, OSError) as error:

@@ -22,18 +22,19 @@ from markupsafe import Markup
 
 from conformance import paths
 from conformance.claims import Catalogue, Claim, Scope, Subject
+from conformance.counting import plural
 from conformance.errors import visible
 from conformance.judge.plan.timeline import fold
-from conformance.judge.rows import ControlResult, Course, Judgement, Verdict, VerdictRow, Witness
+from conformance.judge.rows import ANSWERS, ControlResult, Course, Judgement, Verdict, VerdictRow, Witness
 from conformance.records import TrialRecord
 from conformance.report import ci, model, phrases, pictures, questions
 from conformance.report.model import Expectations
 from conformance.scenario import Scenario
+from conformance.scenario.faults import DAMAGE
 from conformance.scenario.reading import singles
 from conformance.scenario.script import Consume, Publish
 from conformance.scenario.space import Pair
 from conformance.scenario.values import OPEN_PAIRS, open_pairs
-from conformance.words import plural
 
 _ROW = re.compile(r"<tr>(\s*<td><code>([\w.-]+)</code></td>)")
 _BESIDE = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]*\)")
@@ -127,6 +128,7 @@ def page(
             self_checks=claim_views(judgement, catalogue, scenarios, ours=True),
             scenarios=scenario_views(judgement, scenarios),
             crossings=crossing_views(judgement),
+            damage=damage_views(judgement),
             untried=[item.id for item in scenarios.values() if item.id not in _with_trials(judgement)],
             exit_means=expected.means if expected else phrases.exit_means(judgement),
             tone=_tone(judgement, catalogue),
@@ -261,6 +263,19 @@ def crossing_views(judgement: Judgement) -> list[CrossingView]:
         CrossingView(*pair, {claim: _crossed([row for row in rows if row.claim == claim], each) for claim in claims})
         for pair, each in trials.items()
     ]
+
+
+def damage_views(judgement: Judgement) -> list[tuple[str, list[str]]]:
+    """Return what is done to the data of a broker that is down, and how often it answers in each of these ways."""
+    return [
+        (words, [f"{did} ({n} of {sum(counts.values())})" for did, n in _answered(counts)])
+        for how, words in DAMAGE.items()
+        if (counts := judgement.damage.get(how))
+    ]
+
+
+def _answered(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+    return [(words, counts[name]) for name, words in ANSWERS.items() if counts.get(name)]
 
 
 def _crossed(rows: Iterable[VerdictRow], trials: Iterable[TrialRecord]) -> str:

@@ -16,12 +16,12 @@ import msgspec
 
 from conformance import __version__, records
 from conformance.claims import Catalogue, Kind, Scope, Subject
+from conformance.counting import plural
 from conformance.judge.exits import exit_code
 from conformance.judge.rows import Course, Judgement, Verdict, VerdictRow
 from conformance.records import RunRecord, TrialRecord
 from conformance.report import questions
 from conformance.report.phrases import UNTRIED, exposure_words, gravity
-from conformance.words import plural
 
 
 class Standing(enum.StrEnum):
@@ -154,6 +154,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """`report.json`; `reports/templates/report.schema.json` is its JSON Schema.
 
     `account`: where the confirmed messages of the broker as configured ended, by the names of `fates.ACCOUNT`.
+    `damage`: what it did with data that were damaged at rest, by the kind of damage and the names of `rows.ANSWERS`.
     `expectations` is set if the user named known failures, a baseline or claims that must be tried.
     """
 
@@ -166,6 +167,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     trials: tuple[TrialRecord, ...]
     courses: tuple[Course, ...] = ()
     account: dict[str, int] = {}
+    damage: dict[str, dict[str, int]] = {}
     expectations: Expectations | None = None
 
     @property
@@ -177,6 +179,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
             trials=self.trials,
             courses=self.courses,
             account=self.account,
+            damage=self.damage,
         )
 
 
@@ -197,6 +200,7 @@ def report(judgement: Judgement, catalogue: Catalogue | None = None, expected: E
         trials=judgement.trials,
         courses=judgement.courses,
         account=judgement.account,
+        damage=judgement.damage,
         expectations=expected,
     )
 

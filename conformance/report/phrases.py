@@ -6,14 +6,14 @@ import re
 import shlex
 from collections.abc import Iterable
 
+from conformance import counting
+from conformance.counting import ordinal, plural
 from conformance.errors import ExitCode
-from conformance.judge import confidence
 from conformance.judge.exits import codes, exit_code
 from conformance.judge.reasons import faults_named
 from conformance.judge.rows import ControlResult, Exposure, Judgement, Verdict, VerdictRow
 from conformance.records import RunRecord
 from conformance.scenario import options, script
-from conformance.words import ordinal, plural
 
 SIGNS: dict[Verdict, str] = {
     Verdict.VIOLATED: "✗",
@@ -147,8 +147,8 @@ _COULD = {
 def bound_words(row: VerdictRow) -> str:
     """Say what zero counterexamples leave open, at 95 % confidence; empty if no bound applies."""
     could = _COULD.get(row.anomaly, "break this")
-    left = confidence.may_fail(row.bound, faults_named(row.fault), could) if row.bound is not None else ""
-    passes = confidence.chance_of_control(row.q) if row.q is not None else ""
+    left = counting.may_fail(row.bound, faults_named(row.fault), could) if row.bound is not None else ""
+    passes = counting.chance_of_control(row.q) if row.q is not None else ""
     return "; ".join(part for part in (left, passes) if part)
 
 

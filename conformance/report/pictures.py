@@ -16,10 +16,10 @@ from typing import Any
 
 from markupsafe import Markup
 
+from conformance.counting import plural
 from conformance.errors import visible
 from conformance.judge.plan.timeline import fold
 from conformance.judge.rows import Course, Histogram, Verdict, VerdictRow, Witness, bucket_end_ms
-from conformance.words import plural
 
 LANE, ROW, TIME, HEAD = 150, 22, 90, 30
 """Pixels: the width of a lane, the height of an event, the width of the times, the height of the names of lanes."""

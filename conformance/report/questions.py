@@ -16,6 +16,7 @@ import msgspec
 
 from conformance import paths
 from conformance.claims import Kind
+from conformance.counting import plural
 from conformance.judge.anomalies.fates import ACCOUNT
 from conformance.judge.reasons import UNSHOWN, count_faults
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
@@ -24,12 +25,11 @@ from conformance.records import RunRecord
 from conformance.report.phrases import UNTRIED
 from conformance.scenario import Scenario
 from conformance.scenario.faults import FAULTS, Cause
-from conformance.words import plural
 
 QUESTIONS: Mapping[str, frozenset[str]] = {
     "Are confirmed messages safe?": frozenset(
         """confirmed_before_sync confirmed_missing confirmed_though_sync_failed corrupt lost lost_immediate
-        lost_in_range lost_though_old lost_unacknowledged non_persistent_missing outcome_changed phantom
+        lost_in_range lost_silently lost_though_old lost_unacknowledged non_persistent_missing outcome_changed phantom
         receipt_untrue unanswered_absent unanswered_either_way unasked_missing""".split()
     ),
     "Do acknowledged messages stay away?": frozenset(
@@ -75,6 +75,8 @@ MODELS: Mapping[str, frozenset[str]] = {
     for cause in Cause
 }
 """By failure model, the faults of scenarios (`VerdictRow.fault`) that are it."""
+
+_SELDOM = (Cause.DAMAGE, Cause.NODES)
 
 NAMED = 3
 """So many undecided scenarios are named, and the others are counted."""
@@ -383,9 +385,9 @@ def lines(judgement: Judgement, scenarios: Mapping[str, Scenario] = MappingProxy
 
 
 def models(judgement: Judgement) -> list[str]:
-    """Return the failure models with a column: that of nodes, the last one, only where a node was killed."""
-    killed = any(row.fault in MODELS[Cause.NODES] and row.trials for row in judgement.rows)
-    return [*MODELS] if killed else [*MODELS][:-1]
+    """Return the failure models with a column: those of `_SELDOM` only where they were tried."""
+    tried = {row.fault for row in judgement.rows if row.trials}
+    return [model for model, faults in MODELS.items() if model not in _SELDOM or tried & faults]
 
 
 def sentence(judgement: Judgement) -> str:

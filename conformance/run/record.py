@@ -304,7 +304,7 @@ class Recording:
         with self._lock:
             self._done += 1
         self.on_progress(Progress(planned, record, self._done, self._total))
-        return record, not (record.void or player.broker_is_lost)
+        return record, not (record.void or player.broker_is_lost or player.damaged.done)
 
     def _unstarted(self, planned: Planned, error: LaunchError) -> TrialRecord:
         self._brokers.begin(planned)

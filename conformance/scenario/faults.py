@@ -26,6 +26,7 @@ class Cause(enum.StrEnum):
     KILL = "the broker is killed"
     STOP = "the broker is stopped"
     DISK = "the disk fails"
+    DAMAGE = "the disk gives back something else"
     POWER = "the power fails"
     NODES = "nodes are killed"
 
@@ -308,6 +309,46 @@ class DiskFull(_Fault, frozen=True):
     words = "from {when} on, each write to its journal by one thread fails with ENOSPC"
 
 
+DAMAGE = {
+    "body_bit": "a bit of the stored body of a message is flipped",
+    "header_bit": "a bit of the 32 bytes before the stored body of a message is flipped",
+    "index_bit": "a bit of a file that has no stored body is flipped",
+    "zeroed_page": "the 4 KiB with the beginning of a stored body become zeros",
+    "cut_file": "the file with the body that was stored last ends in the middle of it",
+    "missing_file": "the file with the most stored bodies is gone",
+    "empty_file": "the file with the most stored bodies is empty",
+    "older_file": "the file with the most stored bodies is as it was at the start before",
+}
+"""What `Corrupt` does, by its `how`."""
+
+
+class Corrupt(_Fault, frozen=True):
+    """While the broker is down, its data are changed in one place, once.
+
+    `how` says in which way. The place is drawn by the seed of the trial, among what the broker has stored of messages
+    that it confirmed and no consumer took.
+    """
+
+    how: Literal[
+        "body_bit",
+        "header_bit",
+        "index_bit",
+        "zeroed_page",
+        "cut_file",
+        "missing_file",
+        "empty_file",
+        "older_file",
+    ]
+    cause = Cause.DAMAGE
+    counted = ("damaged file", "damaged files")
+    means = Means.DATA
+    spares_broker = False
+    failure_model = "damage at rest"
+
+    def says(self, when: str) -> str:
+        return f"while it is down, {DAMAGE[self.how]}"
+
+
 _NODES = {"serving": "the node that serves", "another": "a node beside the one that serves", "all": "all nodes"}
 
 
@@ -343,8 +384,10 @@ ClientFault = TogetherFault | ConsumerCrash | PowerLoss
 """Faults that a client process fires."""
 
 LinkFault = Cut | HoldLink | Delay | Throttle
-DiskFault = Watched | HeldSync | FailedSync | DiskFull
-"""Faults of the disk, each for a whole run of the broker: the unit is the run, not the sync."""
+TracedFault = Watched | HeldSync | FailedSync | DiskFull
+"""Faults that a tracer injects, each for a whole run of the broker: the unit is the run, not the sync."""
+
+DiskFault = TracedFault | Corrupt
 
 Fault = ClientFault | LinkFault
 

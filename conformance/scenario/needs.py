@@ -21,6 +21,7 @@ class Means(enum.StrEnum):
     LINK = "link"
     WATCH = "watch"
     NODES = "nodes"
+    DATA = "data"
 
 
 class Wanted(Protocol):

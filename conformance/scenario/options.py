@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from conformance.counting import ordinal
 from conformance.history import parse_message
 from conformance.scenario.needs import (
     ANOTHER_CONSUMER,
@@ -32,7 +33,6 @@ from conformance.scenario.needs import (
 )
 from conformance.scenario.script import ANOTHER, Consume, Publish
 from conformance.scenario.selectors import SELECTORS, word
-from conformance.words import ordinal
 
 PARITY = "parity"
 """The property by which consumers select; the name is legal over every protocol."""

@@ -13,6 +13,7 @@ import msgspec
 from conformance.scenario.faults import (
     ClientFault,
     ConsumerCrash,
+    Corrupt,
     Cut,
     Delay,
     DiskFault,
@@ -29,6 +30,7 @@ from conformance.scenario.faults import (
     Stop,
     Throttle,
     TogetherFault,
+    TracedFault,
     Watched,
 )
 from conformance.scenario.triggers import (
@@ -67,6 +69,7 @@ __all__ = [
     "ClientStep",
     "Consume",
     "ConsumerCrash",
+    "Corrupt",
     "Cut",
     "Delay",
     "DiskFault",
@@ -97,6 +100,7 @@ __all__ = [
     "Throttle",
     "Together",
     "TogetherFault",
+    "TracedFault",
     "Trigger",
     "Watched",
     "fixed_number",
@@ -266,10 +270,11 @@ class Restart(_Step, frozen=True):
 
     `flushed`: while it is down, the operating system writes everything in its cache to the disk of its own that a
     broker has which is to lose its power. By itself it does so within half a minute.
-    `under`: its disk is faulty, or watched, for this whole run of the broker. The run before it was started without
-    that. `until`: the broker is killed while it recovers (`Recovery`), or so long after it was ready, without any use
-    (`After`), and started once more. `beside`: these clients begin before the start, try to connect until the broker
-    answers, and go on while it recovers; the step ends when they have ended. It goes with neither `under` nor `until`.
+    `under`: its disk is faulty, or watched, for this whole run of the broker, or its data were changed before it. The
+    run before it was started without that. `until`: the broker is killed while it recovers (`Recovery`), or so long
+    after it was ready, without any use (`After`), and started once more. `beside`: these clients begin before the
+    start, try to connect until the broker answers, and go on while it recovers; the step ends when they have ended. It
+    goes with neither `under` nor `until`.
     """
 
     clean: bool = False

@@ -29,7 +29,7 @@ from conformance.frontend import doctor
 from conformance.frontend.cli import cli
 from conformance.frontend.doctor import probes
 from conformance.protocols import PROTOCOLS, WIRES
-from conformance.scenario.script import DiskFault, PowerLoss
+from conformance.scenario.script import PowerLoss, TracedFault
 
 CATALOGUE = claims.load()
 SCENARIOS = scenario.load(CATALOGUE)
@@ -98,7 +98,7 @@ def test_this_machine_can_run_the_bundled_broker(monkeypatch, tmp_path, machine_
 def test_without_strace(no_path):
     """The package to install, and what is lost: the scenarios with a fault at the disk."""
     found = doctor.check("strace")
-    gone = played_with(DiskFault)
+    gone = played_with(TracedFault)
 
     assert ("missing", True) == (found.state, "apt-get install strace" in found.todo)
     reported = f"faults at the disk: {len(gone)} scenarios, {len(decided_only(gone))} claims decided only there"
@@ -111,7 +111,7 @@ def test_without_root(not_root):
     """A loss of power is not tried. Claims about the disk are tried elsewhere too, and stay undecided there."""
     gone = played_with(PowerLoss)
     decided = {claim for name in gone for claim in SCENARIOS[name].decides}
-    with_disk = {claim for name in played_with(DiskFault) for claim in SCENARIOS[name].decides}
+    with_disk = {claim for name in played_with(TracedFault) for claim in SCENARIOS[name].decides}
     short = {claim for claim in decided - with_disk if CATALOGUE.claims[claim].needs == "disk"} - decided_only(gone)
     reported = f"power loss: {len(gone)} scenarios, {len(decided_only(gone))} claims decided only there"
     reported += f", {len(short)} more about the disk INCONCLUSIVE without" if short else ""
@@ -126,10 +126,10 @@ def test_without_root(not_root):
 
 def test_what_two_parts_decide_is_lost_with_both(no_path, not_root):
     """More than the sum of the two: each of them alone leaves the other to decide it."""
-    gone = played_with(DiskFault) | played_with(PowerLoss)
+    gone = played_with(TracedFault) | played_with(PowerLoss)
     reported = doctor.text([]).splitlines()
     on_disk = {claim for claim in CATALOGUE.claims if CATALOGUE.claims[claim].needs == "disk"}
-    one, other = (decided_only(played_with(kind)) for kind in (DiskFault, PowerLoss))
+    one, other = (decided_only(played_with(kind)) for kind in (TracedFault, PowerLoss))
 
     expected = f"NOT_TRIED here: {len(gone)} scenarios, {len(decided_only(gone))} claims decided only there"
     assert expected in "\n".join(reported)
@@ -474,7 +474,7 @@ def test_for_machines(no_path, not_root):
     assert (True, ["strace", "root"]) == (reported["able"], [check["name"] for check in reported["checks"]])
     assert sorted(probes.PACKAGES.values()) == sorted(reported["versions"])
     assert re.fullmatch(r"\d+\.\d+.*", reported["versions"]["click"])
-    assert sorted(played_with(DiskFault) | played_with(PowerLoss)) == reported["not_tried"]["scenarios"]
+    assert sorted(played_with(TracedFault) | played_with(PowerLoss)) == reported["not_tried"]["scenarios"]
 
 
 @pytest.mark.process

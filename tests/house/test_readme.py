@@ -13,10 +13,9 @@ from starts import starts_process
 from typed_lines import PAGES, ROOT
 
 import conformance
-from conformance import adapters, claims, paths
+from conformance import adapters, claims, counting, paths
 from conformance.frontend.cli import cli, group
 from conformance.frontend.options import PYTEST, RUN, options_of
-from conformance.judge import confidence
 from conformance.judge.rows import Verdict
 from conformance.report import expectations
 from conformance.report.expectations import Expect
@@ -195,11 +194,11 @@ def test_every_verdict_is_explained():
 
 def test_figures():
     """63 % for three kills, 26 % for ten, q 0.029 for 3 of 3."""
-    three, ten = (f"{confidence.upper_bound(n):.0%}".replace("%", " %") for n in (3, 10))
+    three, ten = (f"{counting.upper_bound(n):.0%}".replace("%", " %") for n in (3, 10))
 
     assert f"Three kills bound the rate only at {three}, ten at {ten};" in VERDICTS
-    q = confidence.miss_probability(failed=3, trials=3, clean=3)
-    assert confidence.chance_of_control(q) in VERDICTS.replace("\n", " ")
+    q = counting.miss_probability(failed=3, trials=3, clean=3)
+    assert counting.chance_of_control(q) in VERDICTS.replace("\n", " ")
 
 
 def test_map_is_true():

@@ -32,7 +32,7 @@ from conformance.scenario.controls import substitute
 
 ROOT = paths.root()
 STAGES = (
-    "errors words limits paths history protocols claims scenario records mounts processes locks ledger adapters faults clients"
+    "errors counting limits paths history protocols claims scenario records mounts processes locks ledger adapters faults clients"
     " run judge report campaign followup frontend"
 ).split()
 """A stage imports only stages to its left; `paths` is a table of folders."""

@@ -160,6 +160,11 @@ SENDS = """
 1 1 a message of that age, where an answer took as long, is not old: sent 1, pause 400, confirmed 1, pause 500, kept 2,
     pause 400, killed, settled
 
+[lost_silently]
+2 1 a message that damage took, and of which the log says nothing, is lost silently: kept 1 2, killed, settled 2
+1 0 a message that came is not lost: kept 1, killed, settled 1
+1 0 what the log of the broker reports is not lost silently: kept 1, killed, reported, settled
+
 [lost_committed]
 2 1 a committed message that never came is lost: put t1 1 2, committed t1, killed, settled 2
 1 0 a committed message that came is not lost: put t1 1, committed t1, killed, settled 1

@@ -292,6 +292,11 @@ def not_back(words="not recovered: it ended with status 1", phase=Phase.FAIL):
     return [("orchestrator", begun), ("orchestrator", {**about, "phase": phase, "detail": words})]
 
 
+def reported(words="record 7 is damaged"):
+    """The log of the broker says this, since its data were damaged."""
+    return [("orchestrator", {"op": Op.BROKER, "epoch": 2, "phase": Phase.INFO, "detail": f"reported: {words}"})]
+
+
 def not_alive(words="not alive: it died by itself (status 1)"):
     """Without a fault the broker ended, or dropped a connection."""
     return of("orchestrator", Op.BROKER, Phase.FAIL, queue=None, detail=words)

@@ -8,10 +8,10 @@ import pytest
 from judge_evidence import CATALOGUE, SCENARIOS, everywhere, evidence, facts, rule
 from judge_histories import RUN
 
-from conformance import claims
+from conformance import claims, counting
 from conformance.campaign import repeats
 from conformance.errors import ExitCode
-from conformance.judge import applicable, confidence, exits, rules, tally
+from conformance.judge import applicable, exits, rules, tally
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.rows import Exposure, Judgement, Verdict
 
@@ -190,10 +190,10 @@ def test_a_control_that_stands_for_a_missing_sync_loses_the_end(otherwise):
 
 
 def test_a_q_of_exactly_the_limit_is_enough(monkeypatch):
-    monkeypatch.setattr(confidence, "ENOUGH", confidence.miss_probability(3, 3, 3))
+    monkeypatch.setattr(counting, "ENOUGH", counting.miss_probability(3, 3, 3))
     row = rule("SOLCD-ACK-01", KILL, CLEAN, BROKEN)
 
-    assert (Verdict.HOLDS, confidence.ENOUGH) == (row.verdict, row.q)
+    assert (Verdict.HOLDS, counting.ENOUGH) == (row.verdict, row.q)
 
 
 def test_one_kill_of_a_control_carries_nothing():
@@ -352,6 +352,30 @@ def test_a_broker_that_removes_no_file_of_its_journal(scenario, why, verdict):
     row = rule("SOLCD-ACK-01", scenario, [None] * 3, BROKEN, void=why)
 
     assert (verdict, True) == (row.verdict, row.reason.startswith(f"Every trial was void: {why}"))
+
+
+def test_a_broker_that_refuses_damaged_data():
+    """It has given nothing wrong away. One that is not ready for another reason has not answered."""
+    skips = "liar skips-damaged-records"
+    refused = facts(effective=("corrupt",), not_recovered=NOT_BACK, was_settled=False, applies=0)
+    unready = facts(effective=("corrupt",), not_ready="not ready: end of stream", was_settled=False, applies=0)
+    silent = facts(effective=("corrupt",), offends={"lost_silently": 3})
+    required = msgspec.structs.replace(RUN, required=("EXPECT-DAMAGE-02",))
+    rows = [
+        rule("EXPECT-DAMAGE-02", "stored-body-damaged", [one] * 3, [silent] * 3, skips, run=required)
+        for one in (refused, unready, silent)
+    ]
+
+    assert [Verdict.HOLDS, Verdict.INCONCLUSIVE, Verdict.VIOLATED] == [row.verdict for row in rows]
+    assert rows[1].reason.startswith("The broker did not start again in 3 of 3 damaged files: not ready: end of stream")
+    assert ["refused", "unreadable", "silent"] == [one.answer_to_damage for one in (refused, unready, silent)]
+
+
+@pytest.mark.parametrize(("scenario", "judged"), [("stored-body-damaged", False), (KILL, True)])
+def test_a_refusal_of_damaged_data_is_no_failed_recovery(scenario, judged):
+    found = evidence(scenario, [facts(not_recovered=NOT_BACK)])
+
+    assert judged is rules.judges_elsewhere(CATALOGUE.claims[RECOVER], "not_recovered", SCENARIOS[scenario], found)
 
 
 def test_a_broker_that_starts_again_each_time():

@@ -16,7 +16,9 @@ from conformance.reference.honest import Honest
 from conformance.reference.liars import LIARS
 from conformance.scenario import Liar
 
-FAULTS = set("none kill stop pause consumer_crash cut held_sync failed_sync disk_full power_loss kill_nodes".split())
+FAULTS = set(
+    "none kill stop pause consumer_crash cut held_sync failed_sync disk_full power_loss kill_nodes corrupt".split()
+)
 POINTS = {name for name in vars(Honest) if not name.startswith("__")}
 
 

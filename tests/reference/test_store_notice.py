@@ -42,10 +42,11 @@ def test_a_clean_stop_has_no_notice(start, stopped):
     assert "" == _said(start(data="new"))
 
 
-@pytest.mark.parametrize("harm", ["zeroed", "cut", "garbled", "missing"])
-def test_a_tail_that_is_not_there_is_said(start, stopped, harm):
-    """Without the mark of the clean stop at least the user knows that something may be missing."""
-    (journal,) = stopped()
+HARMS = ["zeroed", "cut", "garbled", "missing"]
+
+
+def _harm(journal, harm):
+    """Take the last record of a journal away, or the whole file."""
     data = journal.read_bytes()
     last = len(data.rstrip(b"\0"))
     if harm == "missing":
@@ -55,10 +56,28 @@ def test_a_tail_that_is_not_there_is_said(start, stopped, harm):
     else:
         journal.write_bytes(data[: last - 30] + (bytes(30) if harm == "zeroed" else b"x" * 30) + data[last:])
 
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_tail_that_is_not_there_after_a_kill_is_said(start, stopped, harm):
+    """The broker goes on with what is left, and its user knows that something may be missing."""
+    (journal,) = stopped(cleanly=False)
+    _harm(journal, harm)
     said = _said(start())
 
     assert 1 == said.count("\n")
     assert ("has no journal" if harm == "missing" else "the journal") in said
+
+
+@pytest.mark.parametrize("harm", HARMS)
+def test_a_tail_that_is_not_there_after_a_clean_stop_is_refused(start, stopped, harm):
+    """A file of its own says which record was the last. A journal of before, from a backup, ends too early as well."""
+    (journal,) = stopped()
+    _harm(journal, harm)
+
+    with pytest.raises(
+        AssertionError, match=r"the journal ends at record \d+, and the broker was stopped at record \d+"
+    ):
+        start()
 
 
 def test_a_kill_is_said(start, stopped):

@@ -9,6 +9,7 @@ import itertools
 import math
 import re
 
+import msgspec
 import pytest
 from report_rows import full, judgement, row, trial, violated
 
@@ -250,6 +251,22 @@ def test_each_pair_of_protocols_has_its_row(page_of):
     } == pairs
     assert "crossings" in page_of(found).ids
     assert "crossings" not in page_of(judgement(trials=(alone,))).ids
+
+
+def test_what_a_broker_does_with_damaged_data(page_of):
+    """Each kind of damage that was tried, with each answer that was seen, the worst first."""
+    seen = {"missing_file": {"whole": 0, "refused": 1, "silent": 2}, "body_bit": {"altered": 3}}
+    found = msgspec.structs.replace(judgement(row()), damage=seen)
+
+    assert [
+        ("a bit of the stored body of a message is flipped", ["delivers a message that was altered (3 of 3)"]),
+        (
+            "the file with the most stored bodies is gone",
+            ["loses messages, without a word in its log (2 of 3)", "refuses to start (1 of 3)"],
+        ),
+    ] == report_html.damage_views(found)
+    assert "damage" in page_of(found).ids
+    assert "damage" not in page_of(judgement(row())).ids
 
 
 def test_a_scenario_that_this_version_does_not_have(catalogue):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from report_rows import row
 
+from conformance.counting import ordinal
 from conformance.judge.rows import Verdict
 from conformance.report import phrases
 from conformance.scenario.script import (
@@ -33,7 +34,6 @@ from conformance.scenario.script import (
     Together,
     Watched,
 )
-from conformance.words import ordinal
 
 AT = Nth("confirm", 3)
 FAULTS = [

@@ -6,9 +6,8 @@ import random
 import msgspec
 import pytest
 
-from conformance import claims, scenario
+from conformance import claims, counting, scenario
 from conformance.errors import CatalogueError, FaultError
-from conformance.judge import confidence
 from conformance.scenario import SYNC_OFF, Check, Liar, Scenario, SessionLiar
 from conformance.scenario.faults import FAULTS
 from conformance.scenario.needs import SPREADS, in_mode
@@ -92,7 +91,7 @@ def test_a_control_with_a_loss_window_bears_one_kill_that_misses_it(item):
 
     for control in windows:
         failed = control.trials - missed
-        assert confidence.miss_probability(failed, control.trials, scenario.TRIALS) <= confidence.ENOUGH
+        assert counting.miss_probability(failed, control.trials, scenario.TRIALS) <= counting.ENOUGH
 
 
 TAILS = [item for item in SCENARIOS.values() if any(check.control and check.control.tail for check in item.checks)]

@@ -36,7 +36,7 @@ from conformance.faults.disk.trace import NAMES, NO_FILE, WRITES, Call, Clock, O
 from conformance.faults.process import Target, prove_gone
 from conformance.history import OF_ACK, Ended, Event, Header, Op, Phase, Recorder, close_history
 from conformance.processes import send_all
-from conformance.scenario.script import DiskFault, DiskFull, FailedSync, HeldSync, Watched, fixed_number
+from conformance.scenario.script import DiskFull, FailedSync, HeldSync, TracedFault, Watched, fixed_number
 
 AHEAD = 64
 """The new files of a journal that are watched: so many numbers for `{n}` after the highest at the start. A file with a
@@ -105,7 +105,7 @@ class Tracer:
         self,
         folder: pathlib.Path,
         journal: pathlib.Path,
-        fault: DiskFault,
+        fault: TracedFault,
         *,
         files: Sequence[str],
         contained: Callable[[], Iterable[int]] | None = None,
@@ -213,7 +213,7 @@ def end(target: TracedTarget) -> None:
     prove_gone(target, "kill under the tracer")
 
 
-def prove(found: Trace, fault: DiskFault) -> None:
+def prove(found: Trace, fault: TracedFault) -> None:
     """Raise `FaultError` unless the tracer saw the end of every thread, and injected the fault into some call."""
     if not found.threads:
         raise FaultError("the tracer wrote nothing: it could not start the broker")
@@ -233,7 +233,7 @@ def prove(found: Trace, fault: DiskFault) -> None:
         raise FaultError(f"the {fault.name} fault did not take effect: {how}")
 
 
-def _hit(found: Trace, fault: DiskFault) -> list[Call]:
+def _hit(found: Trace, fault: TracedFault) -> list[Call]:
     """Return the calls that the fault met: those that were held or failed, and for a watch every call on the journal.
 
     If a broker wrote and never synced, its writes count as met: the disk would have held a sync, and the finding is
@@ -252,7 +252,7 @@ def _is_way_to_write(call: Call) -> bool:
     return call.name in WRITES or call.maps
 
 
-def _is_as_injected(call: Call, fault: DiskFault) -> bool:
+def _is_as_injected(call: Call, fault: TracedFault) -> bool:
     match fault:
         case HeldSync(seconds):
             return _is_way_to_write(call) or call.ended_ns is None or call.seconds >= seconds * _SHOWN
@@ -268,7 +268,7 @@ def write_history(
     path: pathlib.Path,
     header: Header,
     epoch: int,
-    fault: DiskFault,
+    fault: TracedFault,
     found: Trace,
     pairs: Iterable[StoredOperation],
     unseen: Iterable[str],
@@ -291,7 +291,7 @@ def write_history(
     close_history(path, Ended.FINISHED)
 
 
-def _fault_events(fault: DiskFault, found: Trace, times: tuple[int, int]) -> list[Event]:
+def _fault_events(fault: TracedFault, found: Trace, times: tuple[int, int]) -> list[Event]:
     events = [
         Event(0, call.started_ns, Op.FAULT, phase, fault=fault.name, detail=call.short)
         for call in _hit(found, fault)[:1]
@@ -326,7 +326,7 @@ def _sync_events(pair: StoredOperation, fault: str) -> list[Event]:
     return events
 
 
-def _injection(fault: DiskFault) -> list[str]:
+def _injection(fault: TracedFault) -> list[str]:
     match fault:
         case HeldSync(seconds):
             return ["-e", f"inject={_set(SYNCS)}:delay_enter={round(seconds * 1e6)}"]

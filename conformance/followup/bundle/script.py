@@ -33,6 +33,7 @@ from conformance.scenario.script import (
     Ask,
     Consume,
     ConsumerCrash,
+    Corrupt,
     Cut,
     DiskFull,
     Drain,
@@ -314,6 +315,8 @@ def _restart(step: Restart, body: Body) -> None:
     words = ["clean=True"] if step.clean else []
     hurt = body.held or body.failing
     body.held, body.failing = 0.0, False
+    if isinstance(step.under, Corrupt):
+        raise CannotError("damage to what the broker has stored is not in it")
     if not isinstance(step.under, Watched | None):
         _under(step.under, body)
         words.append("before=hurt_disk(words)")

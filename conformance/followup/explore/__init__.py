@@ -17,11 +17,11 @@ import msgspec
 
 from conformance import campaign, records
 from conformance.campaign import Campaign, OpenRun, Options, Watcher
+from conformance.counting import percent, plural, upper_bound
 from conformance.errors import LaunchError, UsageError
 from conformance.followup.explore.simpler import repeats, simpler, size
 from conformance.followup.explore.source import source
 from conformance.followup.trial_anomalies import offences
-from conformance.judge.confidence import percent, upper_bound
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.records import TrialRecord
 from conformance.report.expectations import Expected
@@ -31,7 +31,6 @@ from conformance.scenario import TRIALS, Check, Liar, Scenario, load
 from conformance.scenario.script import Step
 from conformance.scenario.space import DRAWN, Drawn, Pair, draw, every_pair
 from conformance.scenario.triggers import leaves
-from conformance.words import plural
 
 STATE = "explored.json"
 PAGE = "explored.html"

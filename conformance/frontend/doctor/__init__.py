@@ -15,11 +15,11 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 import conformance
+from conformance.counting import plural
 from conformance.errors import ExitCode
 from conformance.frontend.doctor import probes
 from conformance.frontend.doctor.probes import ProbeResult, State
 from conformance.protocols import PROTOCOLS, WIRES
-from conformance.words import plural
 
 
 @dataclasses.dataclass(frozen=True)

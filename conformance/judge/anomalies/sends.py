@@ -34,6 +34,13 @@ SENDS = (
         order="confirmed_at",
     ),
     Anomaly(
+        "lost_silently",
+        "A confirmed message is lost to damage at rest, and the broker started without a line in its log about it.",
+        applies="confirmed AND durable AND accounted",
+        offends=f"{is_fate('lost')} AND reported IS NULL",
+        words="confirmed messages lost without a report",
+    ),
+    Anomaly(
         "confirmed_nowhere",
         """The broker confirmed a message that it did not keep: it is in no queue of its own, dead-letter or expiry.
 

@@ -18,6 +18,7 @@ from conformance.history import (
     OUTSIDE,
     PASSED_OVER,
     RECEIVER_ENDED,
+    REPORTED,
     SELECTED,
     SHUT,
     UNSELECTED,
@@ -75,6 +76,7 @@ EVENT: Mapping[str, str] = {
     "fails_to_recover": f"{_on(Op.BROKER, Phase.FAIL)} AND detail LIKE '{NOT_RECOVERED}%'",
     "is_not_alive": f"{_on(Op.BROKER, Phase.FAIL)} AND detail LIKE '{NOT_ALIVE}%'",
     "is_not_ready": f"{_on(Op.BROKER, Phase.INFO)} AND detail LIKE '{NOT_READY}%'",
+    "reports": f"{_on(Op.BROKER, Phase.INFO)} AND detail LIKE '{REPORTED}%'",
     # A key of `PART`, because to aggregate a text would cost a sort.
     "said": f"CASE WHEN op = {OP_CODE[Op.BROKER]} AND phase IN ({PHASE_CODE[Phase.FAIL]}, {PHASE_CODE[Phase.INFO]})"
     f" OR {_on(Op.SYNC, Phase.INFO)} AND NOT {_HAS_ID} THEN detail END",
@@ -156,6 +158,7 @@ PART: Mapping[str, tuple[str, str]] = {
     "part_recovery_failed": ("bool_or({})", "fails_to_recover"),
     "part_not_alive": ("bool_or({})", "is_not_alive"),
     "part_not_ready": ("bool_or({})", "is_not_ready"),
+    "part_reports": ("bool_or({})", "reports"),
     "part_hides": ("bool_or({})", "hides"),
     "part_effects": ("bit_or({})", f"CASE WHEN takes_effect THEN shiftleft(1L, {_FAULT_BIT}) ELSE 0L END"),
     "part_traces": ("bit_or({})", f"CASE WHEN role = {ROLES.index('disk')} THEN shiftleft(1L, epoch) ELSE 0L END"),
@@ -196,6 +199,7 @@ PART_WINDOWS: Mapping[str, str] = {
     "not_recovered": f"max(CASE WHEN part_recovery_failed THEN said END) {_OF_TRIAL}",
     "not_alive": f"max(CASE WHEN part_not_alive THEN said END) {_OF_TRIAL}",
     "not_ready": f"max(CASE WHEN part_not_ready THEN said END) {_OF_TRIAL}",
+    "reported": f"max(CASE WHEN part_reports THEN said END) {_OF_TRIAL}",
     "hidden": f"min(CASE WHEN part_hides THEN coalesce(said, '') END) {_OF_TRIAL}",
     "effective": f"bit_or(part_effects) {_OF_TRIAL}",
     "traced_epochs": f"bit_or(part_traces) {_OF_TRIAL}",

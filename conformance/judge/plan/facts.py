@@ -13,7 +13,7 @@ from conformance.claims import Value
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.plan.exposures import EXPOSURES
 from conformance.judge.plan.relations import figure_column, unpack, within_column
-from conformance.scenario.faults import FAULTS
+from conformance.scenario.faults import FAULTS, Corrupt
 
 WITNESSES = 8
 """At most so many witnesses of one anomaly in one trial."""
@@ -43,6 +43,23 @@ class TrialFacts:
 
     counts: Mapping[str, Any]
     failing: Mapping[str, Failing]
+
+    @property
+    def refused_damage(self) -> bool:
+        """Whether the broker did not start from data that were damaged, and so has given nothing wrong away."""
+        return self.effective(Corrupt.name) and bool(self.text_of("not_recovered"))
+
+    @property
+    def answer_to_damage(self) -> str:
+        """What the broker did with damaged data: one of `rows.ANSWERS`."""
+        seen = {
+            "altered": self.offences("corrupt"),
+            "silent": self.offences("lost_silently"),
+            "refused": self.refused_damage,
+            "unreadable": self.unready,
+            "reported": self.counts["all_unexplained"],
+        }
+        return next((answer for answer, is_seen in seen.items() if is_seen), "whole")
 
     def applies(self, anomaly: str) -> int:
         """Return the messages that can show it: those that the plan counted, or else those that do show it."""

@@ -141,6 +141,18 @@ STORING: dict[str, Lie] = {
         fault="kill",
         copies_late_s=0.1,
     ),
+    "skips-damaged-records": lie(
+        "A start goes on behind a record of the journal that is damaged, and says nothing.",
+        "lost_silently",
+        fault="corrupt",
+        damaged="skipped",
+    ),
+    "trusts-damaged-records": lie(
+        "A start does not compare the checksums of the records in the journal.",
+        "corrupt",
+        fault="corrupt",
+        damaged="trusted",
+    ),
     "brings-acknowledged-back": lie(
         "The removal of every seventh message of a queue is answered, and never put in the journal.",
         "delivered_after_restart returned_after_commit",
@@ -150,7 +162,7 @@ STORING: dict[str, Lie] = {
     ),
     "loses-the-oldest": lie(
         "A start does not take over the oldest message of each queue.",
-        "lost lost_though_old lost_committed",
+        "lost lost_though_old lost_committed lost_silently",
         fault="kill",
         takes_over=lambda place, _count: place > 0,
     ),

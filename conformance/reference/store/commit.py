@@ -224,6 +224,11 @@ class GroupCommit:
         writes = batch.writes + self._journal.writes([Closed()])
         return batch._replace(writes=writes, sync=True, records=[*batch.records, Closed()])
 
+    @property
+    def last_synced(self) -> int:
+        """The number of the last record that is known to be on disk."""
+        return self._journal.last_synced
+
     def finished(self) -> None:
         """The batch that is out is on disk, or written if it was not to be synced: it is confirmed."""
         batch, self._out, self._taken = self._out, None, []

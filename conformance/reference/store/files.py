@@ -6,14 +6,14 @@ import errno
 import fcntl
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from conformance.errors import LaunchError
 from conformance.reference.honest import Honest
 from conformance.reference.store.commit import Batch
 from conformance.reference.store.journal import SEGMENT_BYTES, Extent, Write
-from conformance.reference.store.recovery import Recovered, filename
+from conformance.reference.store.recovery import CorruptJournal, Recovered, filename
 
 _SUFFIX = Path(filename(0)).suffix
 _ZEROS = bytes(512 * 1024)
@@ -45,6 +45,7 @@ class SegmentFiles:
     def __init__(self, folder: Path, behaviour: Honest | None = None, segment_bytes: int = SEGMENT_BYTES) -> None:
         self._behaviour = behaviour or Honest()
         self._folder = folder
+        self._stop = folder / "stopped"
         self._current = -1
         self._file = -1
         self._reserve = Zeros(folder / "reserve", segment_bytes, self._write, self._sync)
@@ -69,6 +70,7 @@ class SegmentFiles:
         The end of the journal is synced, for the broker before this one may have been killed between its write and its
         sync: what is offered from now on must not be lost by a loss of power.
         """
+        self._check_stop(recovered.sequence)
         if recovered.segment:
             self._select(recovered.segment)
             if recovered.cut is not None:
@@ -80,8 +82,26 @@ class SegmentFiles:
         while self.untended:
             self.tend()
 
+    def note_stop(self, sequence: int) -> None:
+        """Note, in a file of its own, the last record of a broker that is stopped: the journal alone cannot say it."""
+        with suppress(OSError), self._stop.open("w") as file:  # without room for it, the next start has one check less
+            file.write(f"{sequence}\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _check_stop(self, last: int) -> None:
+        """Raise `CorruptJournal` if the journal ends before the record of `note_stop`: it is an older one, or cut."""
+        noted = self._stop.read_text(errors="replace").strip() if self._stop.exists() else ""
+        if not noted:
+            return
+        if self._behaviour.damaged == "refused" and not (noted.isdecimal() and int(noted) <= last):
+            raise CorruptJournal(f"the journal ends at record {last}, and the broker was stopped at record {noted}")
+        with self._stop.open("w") as file:  # empty: as if it were not there, and without a sync of the folder
+            os.fsync(file.fileno())
+
     def replace(self, segments: Mapping[int, bytes]) -> None:
         """Put whole segments in place of all that are there. A crash before the end leaves a journal with holes."""
+        self._stop.unlink(missing_ok=True)
         for number in self.read():
             self._path(number).unlink()
         for number, data in segments.items():

@@ -72,7 +72,7 @@ class Journal:
         self.total = sum(self.segments.values())
         self._place = _Place(recovered.segment, recovered.end, recovered.size, recovered.sequence)
         self._before = self._place
-        self._synced = recovered.sequence
+        self.last_synced = recovered.sequence
         self._pending: list[tuple[Record, int, int]] = []
         """Records that were handed out and are not known to be written, with their segment and sequence."""
 
@@ -96,7 +96,7 @@ class Journal:
                 self.segments[segment] = size
                 self.total += size
             sequence += 1
-            chunk.append(frame(kind, data, sequence, self._synced))
+            chunk.append(frame(kind, data, sequence, self.last_synced))
             at += length
             self._pending.append((entry, segment, sequence))
         if chunk:
@@ -134,7 +134,7 @@ class Journal:
         return SEGMENT_HEADER + RECORD_HEADER + len(payload(record)[1]) > self.segment_bytes
 
     def synced(self, sequence: int) -> None:
-        self._synced = sequence
+        self.last_synced = sequence
 
     @property
     def has_unneeded(self) -> bool:
@@ -168,7 +168,7 @@ class Journal:
         head = [segment_header(segment, next_id)]
         for name, next_number in numbers.items():
             sequence += 1
-            head.append(frame(*payload(QueueDeclared(name, next_number)), sequence, self._synced))
+            head.append(frame(*payload(QueueDeclared(name, next_number)), sequence, self.last_synced))
         return b"".join(head), sequence
 
 

@@ -10,6 +10,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 
 from conformance.reference.store.records import (
     MAGIC,
@@ -263,7 +264,7 @@ def loading() -> Iterator[None]:
         gc.enable()
 
 
-def recover(files: Mapping[int, bytes]) -> Recovered:
+def recover(files: Mapping[int, bytes], damaged: str = "refused") -> Recovered:
     """Reads segments by their number, cuts a torn tail back, refuses damage in what had been confirmed.
 
     A record that cannot be read ends the journal, unless an intact later record proves that it had been on disk: one
@@ -271,9 +272,9 @@ def recover(files: Mapping[int, bytes]) -> Recovered:
     the disk stores the second and loses power before the first; nothing of it was confirmed, and to refuse the start
     would make an ordinary power loss fatal.
 
-    Raises `CorruptJournal` naming file and offset.
+    Raises `CorruptJournal` naming file and offset; a liar has it that what is damaged is `skipped`, or `trusted`.
     """
-    reading = _Reading()
+    reading = _Reading(damaged)
     found = reading.found
     numbers = sorted(files)
     for place, number in enumerate(numbers):
@@ -295,8 +296,10 @@ def recover(files: Mapping[int, bytes]) -> Recovered:
 class _Reading:
     """Applies records in their order."""
 
-    def __init__(self) -> None:
+    def __init__(self, damaged: str) -> None:
         self.found = Recovered()
+        self._skips = damaged == "skipped"
+        self._scan = _intact_after if self._skips else partial(scan, checked=damaged == "refused")
         self._sorted = True
         self._last_id = 0
 
@@ -304,9 +307,9 @@ class _Reading:
         """Applies the intact records of a segment; where they end."""
         found, index, end, sequence = self.found, self.found.index, SEGMENT_HEADER, self.found.sequence
         entry: Record | None = None
-        for framed in scan(segment, end):
+        for framed in self._scan(segment, end):
             # Only the very first record of the oldest segment may have any sequence: older segments were deleted.
-            if sequence and framed.sequence != sequence + 1:
+            if sequence and framed.sequence != sequence + 1 and not self._skips:
                 break
             sequence, end = framed.sequence, framed.end
             entry = record(framed.kind, segment, framed.start, end)

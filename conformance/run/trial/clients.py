@@ -89,6 +89,7 @@ class ClientRunner:
         self.broker, self.worker_pool, self.folder, self.abort = broker, worker_pool, folder, abort
         self.waited_s = 0.0
         self.in_vain = False
+        self.may_fail = False  # the data of the broker were damaged: a client that fails has written all that it saw
         self.counts: dict[str, int] = {}
         self._template, self._learn = header, learn
         self._ends = time.monotonic() + limits.TRIAL_S
@@ -192,7 +193,8 @@ class ClientRunner:
             if result and result.ended == BROKE_PROTOCOL:
                 _close(job, Ended.FINISHED)
                 raise DroppedError(result.error)
-            _close(job, Ended.DIED, result.error if result else "died without a result")
+            ended = Ended.FINISHED if result and self.may_fail else Ended.DIED
+            _close(job, ended, result.error if result else "died without a result")
             if result is None:
                 raise ClientError(f"{path.stem} died: {_last_line(child.log)}")
             raise (BrokerError if result.of_broker else ClientError)(result.error)

@@ -13,7 +13,7 @@ from typing import cast
 
 import msgspec
 
-from conformance import claims, records
+from conformance import claims, history, records
 from conformance.adapters.interface import Node, Processes
 from conformance.clients.job import Job, JobResult, Tolerances
 from conformance.clients.workers.pool import WorkerPool
@@ -27,15 +27,17 @@ from conformance.errors import (
     LaunchError,
 )
 from conformance.faults import process
-from conformance.history import NOT_ALIVE, OF_ANOTHER, Ended, Event, Header, Op, Phase, Recorder, close_history
+from conformance.history import OF_ANOTHER, Ended, Event, Header, Op, Phase, Recorder, close_history
 from conformance.records import NOT_FIRED, TrialRecord
 from conformance.run.broker_pool import RunningBroker
 from conformance.run.planning import Planned
 from conformance.run.trial.clients import Abort, ClientRunner, check_alive
 from conformance.run.trial.company import ENDED, Company
+from conformance.run.trial.damage import Damaged
 from conformance.run.trial.described import INTERRUPTED, describe
 from conformance.run.trial.evidence import EvidenceKeeper, undelivered_messages
-from conformance.run.trial.jobs import Address, JobMaker, offer_words, unarmed
+from conformance.run.trial.jobs import Address, JobMaker, unarmed
+from conformance.run.trial.offers import offered
 from conformance.run.trial.restart import NotReady, RestartAttempt, oom_kills, own_end
 from conformance.run.trial.traced import TracedRun, over_link, slow_network, watch_link
 from conformance.scenario.needs import CLEAN_RESTART, FRESH, JOURNAL_WATCHED, in_mode
@@ -62,6 +64,7 @@ from conformance.scenario.script import (
     Step,
     Together,
     TogetherFault,
+    TracedFault,
     fixed_number,
     largest,
 )
@@ -96,6 +99,7 @@ class TrialPlayer:
         self.traced: TracedRun | None = None
         folder.mkdir(parents=True)
         self.evidence = EvidenceKeeper(folder, running.broker)
+        self.damaged = Damaged(running.broker, folder, planned)
         self.recorder = Recorder(folder / "orchestrator.jsonl", self.client_runner.header("orchestrator"))
 
     def play(self) -> TrialRecord:
@@ -113,6 +117,7 @@ class TrialPlayer:
             with self._network() as self.jobs.network:
                 self._play_steps()
                 self._untrace()
+                self.damaged.report(self._note)
         except (Interrupted, KeyboardInterrupt):
             ended, void = Ended.INTERRUPTED, INTERRUPTED
             raise
@@ -124,6 +129,7 @@ class TrialPlayer:
             self.recorder.close()
             close_history(self.folder / "orchestrator.jsonl", ended, void)
             self.evidence.end()
+            self.damaged.end()
             record = msgspec.structs.replace(
                 describe(self.planned),
                 void=void,
@@ -164,13 +170,15 @@ class TrialPlayer:
             self._show_withheld()
             if not self.withheld:
                 raise
-        except (LaunchError, BrokerError) as error:
+        except (LaunchError, ClientError) as error:
             if isinstance(error, LaunchError) and self._after_recovery(error):
                 with self.company.alone:
                     found = RestartAttempt(self.running).died(error, self.planned.queue)
                 self._end_unready(found)
+            elif self.damaged.done and isinstance(error, ClientError):
+                self._end_unready(NotReady(Phase.INFO, f"{history.NOT_READY}: after the damage: {error}"))
             elif why := self._own_end(error):
-                self._end_unready(NotReady(Phase.FAIL, f"{NOT_ALIVE}: {why}"))
+                self._end_unready(NotReady(Phase.FAIL, f"{history.NOT_ALIVE}: {why}"))
             else:
                 raise
 
@@ -183,7 +191,7 @@ class TrialPlayer:
         while self.brought and self.drains < MOST_DRAINS:
             self._drain()
 
-    def _own_end(self, error: LaunchError | BrokerError) -> str:
+    def _own_end(self, error: LaunchError | ClientError) -> str:
         """Return how the broker ended, dropped a connection or broke the protocol by itself; empty if unsure.
 
         No fault has reached the broker in this trial, and nothing of this machine explains it (`restart.own_end`). Its
@@ -282,12 +290,14 @@ class TrialPlayer:
     def _looks_again(self) -> bool:
         """Whether an absence counts against the broker: not in a control, or in a script with one drain.
 
-        A broker that sends settled messages owes none of those that were on their way when their consumer died, and
-        nothing of a queue that does not outlast it.
+        What damage has taken stays away. A broker that sends settled messages owes none of those that were on their way
+        when their consumer died, and nothing of a queue that does not outlast it.
         """
         script = self.planned.script
         promised = in_mode("no_ack") not in script.of_client and dict(script.queue).get("durable", True)
         if self.planned.arm != "subject" or script.steps[-2:] != SETTLE[-2:] or self.jobs.keeps_messages:
+            return False
+        if self.damaged.done:
             return False
         return bool(promised) and script.id not in self.running.waited_in_vain
 
@@ -503,7 +513,8 @@ class TrialPlayer:
             self.evidence.share(self.company.meet(self.evidence.before_restart))
         self._note(Op.BROKER, Phase.INVOKE, detail=step.does)
         attempt = self.company.meet(lambda: self._before_start(step))
-        self.traced = TracedRun(self.client_runner, self.running, step.under) if step.under is not None else None
+        traced = step.under if isinstance(step.under, TracedFault) else None
+        self.traced = TracedRun(self.client_runner, self.running, traced) if traced else None
         beside = self.client_runner.begin([self._awaiting(each, attempt.ready_s) for each in step.beside])
         try:
             if failed := self.company.meet(lambda: attempt.start(self.traced.start if self.traced else None)):
@@ -511,7 +522,7 @@ class TrialPlayer:
                 self.client_runner.leave(beside)
                 self._end_unready(failed)
                 return
-            self.recovered = self.recovered or not step.clean or step.until is not None
+            self.recovered = self.recovered or not step.clean or step.until is not None or self.damaged.done
             self._note(Op.BROKER, Phase.OK, detail=step.does)
             self.floor_s += time.monotonic() - started
             for result in self.client_runner.finish(beside):
@@ -528,6 +539,8 @@ class TrialPlayer:
         if step.until is not None:
             self._kill_start(step.until)
             self.evidence.before_restart()
+        self.damaged.before_start(step, self._note)
+        self.client_runner.may_fail = self.damaged.done
         return RestartAttempt(self.running)
 
     def _awaiting(self, step: Publish | Consume, reaches_s: float) -> Job:
@@ -546,24 +559,11 @@ class TrialPlayer:
         self._untrace()
         self.broker.stop()
         taken: list[str] = []
-        for setting in step.settings:
-            words = offer_words(self.planned.adapter, setting)
-            if accepted := self._accepts(words):
-                taken += words
-                self.broker.stop()
-            self._note(Op.BROKER, Phase.OK if accepted else Phase.FAIL, detail=f"offered {setting}")
+        for setting, words in offered(self.running, self.planned.adapter, step.settings):
+            taken += words or ()
+            self._note(Op.BROKER, Phase.FAIL if words is None else Phase.OK, detail=f"offered {setting}")
         self.running.start(more=taken)
         self.floor_s += time.monotonic() - started
-
-    def _accepts(self, words: Sequence[str]) -> bool:
-        """Whether the broker starts with these words; raises `LaunchError` if it fails for another reason."""
-        try:
-            self.running.start(more=words)
-        except LaunchError:
-            if self.node.target.exit_status != self.planned.adapter.file.start.refused_status:
-                raise
-            return False
-        return True
 
     def _kill_start(self, fault: Kill) -> None:
         """Start the broker, and kill it in its recovery or, without any use, so long after it was ready."""

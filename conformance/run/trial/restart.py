@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable
 from conformance.adapters import Broker, ports
 from conformance.adapters.broker_log import reasons_in
 from conformance.adapters.interface import Node
-from conformance.errors import BrokerError, ClientError, DroppedError, LaunchError, StartFailure
+from conformance.errors import ClientError, DroppedError, LaunchError, StartFailure
 from conformance.history import NOT_READY, NOT_RECOVERED, Phase
 from conformance.ledger import child_environment
 from conformance.run.broker_pool import RunningBroker
@@ -217,7 +217,7 @@ def oom_kills() -> int:
     return 0
 
 
-def own_end(node: Node, error: LaunchError | BrokerError, *, oom: bool) -> str:
+def own_end(node: Node, error: LaunchError | ClientError, *, oom: bool) -> str:
     """Return how a broker ended, dropped a connection or broke the protocol by itself; empty if another cause may be.
 
     Its end is its own with a status other than 0, or by a signal that a process gives itself. Counter-examples: the

@@ -22,7 +22,7 @@ from conformance.protocols import OPAQUE
 from conformance.run.broker_pool import RunningBroker
 from conformance.run.trial.clients import ClientRunner
 from conformance.run.trial.jobs import Address
-from conformance.scenario.script import Delay, DiskFault, LinkFault
+from conformance.scenario.script import Delay, LinkFault, TracedFault
 
 
 def over_link(ledger: Ledger, client_runner: ClientRunner, job: Job, fault: LinkFault) -> JobResult:
@@ -72,7 +72,7 @@ def _to(link: LinkProxy, job: Job) -> Job:
 class TracedRun:
     """One run of the broker under the tracer, from `start` to `finish`."""
 
-    def __init__(self, client_runner: ClientRunner, running: RunningBroker, fault: DiskFault) -> None:
+    def __init__(self, client_runner: ClientRunner, running: RunningBroker, fault: TracedFault) -> None:
         self.client_runner, self.running, self.fault = client_runner, running, fault
         self.name = f"disk-{client_runner.next_number('disk')}"
         node = running.node

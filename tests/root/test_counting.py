@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from conformance.judge.confidence import may_fail, miss_probability, percent, q_words, upper_bound
+from conformance.counting import may_fail, miss_probability, percent, q_words, upper_bound
 
 
 def test_bounds_of_the_design():

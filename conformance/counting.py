@@ -1,6 +1,7 @@
-"""Bound the chance of an offence after zero counterexamples, and say in words what such a figure means.
+"""Counts: the words for them in texts for people, and what a count of trials lets one conclude.
 
-The independent unit is the effective fault, never the message: messages that one kill loses share their cause.
+A bound holds for the chance of an offence after zero counterexamples. The independent unit is the effective fault,
+never the message: messages that one kill loses share their cause.
 """
 
 from __future__ import annotations
@@ -12,6 +13,25 @@ LEVEL = 0.95
 
 ENOUGH = 0.05
 """The highest miss probability of a strong control that allows HOLDS."""
+
+
+def plural(count: int, noun: str, several: str = "") -> str:
+    """Return a count with its noun; `several` is the plural of one that is not the noun with an s.
+
+    >>> plural(1, "claim"), plural(1240, "message"), plural(2, "power loss", "power losses")
+    ('1 claim', '1,240 messages', '2 power losses')
+    """
+    return f"{count:,} {noun if count == 1 else several or f'{noun}s'}"
+
+
+def ordinal(number: int) -> str:
+    """Return an ordinal number.
+
+    >>> ordinal(1), ordinal(12), ordinal(1003)
+    ('1st', '12th', '1,003rd')
+    """
+    suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number:,}{suffix}"
 
 
 def upper_bound(faults: int) -> float:
