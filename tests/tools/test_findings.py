@@ -204,6 +204,8 @@ ACROSS_A_RESTART = {
     ],
 }
 
+DAMAGED = {"artemis_damaged_body_delivered.py": ["19 of 20 as they were sent, 1 altered"]}
+
 BY_CHANCE = [
     "activemq_waits_for_the_expiry_task.py",
     "artemis_stomp_message_stays_behind.py",
@@ -247,6 +249,7 @@ EVERY = [
     *ON_MOSQUITTO,
     *OVER_TWO_PROTOCOLS,
     *ACROSS_A_RESTART,
+    *DAMAGED,
     *BY_CHANCE,
 ]
 
@@ -487,3 +490,21 @@ def test_reproduced_across_a_restart(prepared, name, spec, first, before, after)
     broker.start()
 
     assert ([], ACROSS_A_RESTART[name]) == (sent, said(name, "receive", "{}:{}".format(*broker.endpoint(after)), "a"))
+
+
+@pytest.mark.artemis
+@pytest.mark.parametrize("name", DAMAGED)
+def test_reproduced_on_damaged_data(prepared, name):
+    product = adapters.find("artemis@2.56.0")
+    if why := fetch.not_installed(product.file):
+        pytest.skip(why)
+    broker = prepared(product, "a")
+    broker.start()
+    address = "{}:{}".format(*broker.endpoint("amqp"))
+    sent = said(name, "send", address, "a")
+    broker.stop()
+    flipped = said(name, "flip", str(broker.node.facts.data))
+    broker.start()
+
+    assert ([], ["one bit of activemq-data-1.amq flipped"]) == (sent, flipped)
+    assert DAMAGED[name] == said(name, "receive", address, "a")
