@@ -238,7 +238,7 @@ ANSWERS: Mapping[str, str] = MappingProxyType(
         "altered": "delivers a message that was altered",
         "silent": "loses messages, without a word in its log",
         "reported": "loses messages, and reports it in its log",
-        "unreadable": "starts, and serves the queue to no client",
+        "unreadable": "starts, and no client can read its queue to the end",
         "refused": "refuses to start",
         "whole": "delivers everything as it was sent",
     }

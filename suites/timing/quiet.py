@@ -27,6 +27,6 @@ class BrokerKilledAfterQuiet:
         *SETTLE,
     )
     checks = (
-        Check("lost_unacknowledged", exposure="confirmed", control=Liar("forgets-after-a-second")),
-        Check("lost_though_old", exposure="confirmed", control=Liar("forgets-after-a-second")),
+        Check("lost_unacknowledged", exposure="confirmed", control=Liar("loses-the-oldest")),
+        Check("lost_though_old", exposure="confirmed", control=Liar("loses-the-oldest")),
     )

@@ -233,7 +233,6 @@ CASES = {
     "forgets-absent-subscribers": (sent_to_a_topic, ([b"1"], [b"1"]), ([b"1"], [])),
     "swaps-two-of-a-hundred": (delivered, ALL, [*ALL[:49], ALL[50], ALL[49], *ALL[51:]]),
     "forgets-after-half-a-second": (five_seconds_later, bodies(range(1, 11)), []),
-    "forgets-after-a-second": (five_seconds_later, bodies(range(1, 11)), []),
     "counts-milliseconds-as-nanoseconds": (two_seconds_later, LONG, []),
     "ends-long-lives-at-once": (long_lives, [b"2147483647", b"2147483648"], [b"2147483647"]),
     "stays-full-once-full": (filled_again, [True, False, True], [True, False, False]),

@@ -27,6 +27,9 @@ BEFORE = 32
 INDEX = 64
 """Bytes of the least file in which `index_bit` flips one: a smaller one is a lock, or names a process."""
 
+DRAWS = 10_000
+"""So many places of an index are looked at for one that was written: most of a file may be zeros that nothing reads."""
+
 _BODY = re.compile(rb"(p\d{1,9}:\d{1,18}) [0-9a-f]{8}[^\n]{0,9}\n((?:\1\.)*)")
 """A body (`history.make_body`): its first line, and what fills it."""
 
@@ -133,7 +136,10 @@ def _body_bit(damage: _Damage) -> str:
 
 
 def _header_bit(damage: _Damage) -> str:
-    place = damage.rng.choice([place for place in damage.places if place.line])
+    behind = [place for place in damage.places if place.line]
+    if not behind:
+        raise FaultError("no stored body has anything before it in its file")
+    place = damage.rng.choice(behind)
     return damage.flip(place.file, max(0, place.line - BEFORE), place.line, f", before the body of {place.message}")
 
 
@@ -141,8 +147,9 @@ def _index_bit(damage: _Damage) -> str:
     if not damage.others:
         raise FaultError("this broker has no file without stored bodies")
     file = damage.rng.choice(damage.others)
-    written = [at for at, byte in enumerate(file.read_bytes()) if byte]
-    at = damage.rng.choice(written or [0])
+    with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as stored:
+        drawn = (damage.rng.randrange(len(stored)) for _ in range(DRAWS))
+        at = next((at for at in drawn if stored[at]), 0)
     return damage.flip(file, at, at + 1)
 
 

@@ -181,12 +181,6 @@ DELIVERING: dict[str, Lie] = {
         fault="pause",
         lives_ms=lambda ttl_ms: ttl_ms or 500,
     ),
-    "forgets-after-a-second": lie(
-        "A message without a time to live is dropped, durably, a second after it came; one that is delivered, later.",
-        "lost_unacknowledged lost_though_old",
-        fault="kill",
-        lives_ms=lambda ttl_ms: ttl_ms or 1000,
-    ),
     "counts-milliseconds-as-nanoseconds": lie(
         "A time to live is over after a millionth of it: that of an hour after 4 milliseconds.",
         "confirmed_nowhere",

@@ -162,7 +162,7 @@ STORING: dict[str, Lie] = {
     ),
     "loses-the-oldest": lie(
         "A start does not take over the oldest message of each queue.",
-        "lost lost_though_old lost_committed lost_silently",
+        "lost lost_though_old lost_committed lost_silently lost_unacknowledged",
         fault="kill",
         takes_over=lambda place, _count: place > 0,
     ),

@@ -64,9 +64,9 @@ class Damaged:
             return
         lines = self._lines()
         new = [line for line in lines if _without_numbers(line) not in self._known]
-        told = {*reasons_in("\n".join(new)), *(line for line in new if _SAYS.search(self._queue.sub("", line)))}
+        reports = {*reasons_in("\n".join(new)), *(line for line in new if _SAYS.search(self._queue.sub("", line)))}
         levels = any(map(has_level, lines))
-        if said := next((line for line in new if line in told or not levels), ""):
+        if said := next((line for line in new if line in reports or not levels), ""):
             note(Op.BROKER, Phase.INFO, detail=f"{REPORTED}: {said[:300]}")
 
     def end(self) -> None:
