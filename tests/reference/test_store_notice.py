@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from conformance.reference.liars import behaviour
 from conformance.reference.settings import MAX_NAME, Settings
 from conformance.reference.store.journal import SEGMENT_BYTES, Journal
-from conformance.reference.store.records import QueueDeclared
-from conformance.reference.store.recovery import recover
+from conformance.reference.store.records import Closed, QueueDeclared
+from conformance.reference.store.recovery import CorruptJournal, recover
 
-from .store_rig import stored
+from .store_rig import Disk, stored
 
 
 @pytest.fixture
@@ -78,6 +79,32 @@ def test_a_tail_that_is_not_there_after_a_clean_stop_is_refused(start, stopped, 
         AssertionError, match=r"the journal ends at record \d+, and the broker was stopped at record \d+"
     ):
         start()
+
+
+@pytest.fixture
+def damaged():
+    """A journal of three messages and a clean stop, with one bit of the second body flipped."""
+    disk = Disk(4096)
+    for entry in (QueueDeclared("q", 1), *(stored(n) for n in (1, 2, 3)), Closed()):
+        disk.put(entry)
+    ((number, segment),) = disk.image().items()
+    at = segment.index(stored(2).bare)
+    return {number: segment[: at + 3] + bytes([segment[at + 3] ^ 1]) + segment[at + 4 :]}
+
+
+def test_a_damaged_record_is_refused(damaged):
+    with pytest.raises(CorruptJournal, match=r"00000001\.journal\): record 3 cannot be read"):
+        recover(damaged)
+
+
+@pytest.mark.parametrize(
+    ("liar", "left", "altered"), [("skips-damaged-records", [1, 3], []), ("trusts-damaged-records", [1, 2, 3], [2])]
+)
+def test_a_liar_goes_on_behind_a_damaged_record(damaged, liar, left, altered):
+    found = recover(damaged, behaviour(liar).damaged).messages
+
+    assert left == [*found]
+    assert altered == [n for n, message in found.items() if message.bare != stored(n).bare]
 
 
 def test_a_kill_is_said(start, stopped):

@@ -82,6 +82,7 @@ def play(tmp_path, monkeypatch):
 
         class Player:
             broker_is_lost = False
+            damaged = types.SimpleNamespace(done=False)
 
             def __init__(self, planned, broker, worker_pool, folder, header, abort, company):
                 self.planned = planned
