@@ -349,6 +349,17 @@ class Corrupt(_Fault, frozen=True):
         return f"while it is down, {DAMAGE[self.how]}"
 
 
+class CorruptReplica(Corrupt, frozen=True):
+    """The same at a node beside the one that served last, of a broker of several."""
+
+    counted = ("damaged replica", "damaged replicas")
+    means = Means.NODES
+    failure_model = "damage at rest of one of several nodes"
+
+    def says(self, when: str) -> str:
+        return f"{super().says(when)}, at a node beside the one that served"
+
+
 _NODES = {"serving": "the node that serves", "another": "a node beside the one that serves", "all": "all nodes"}
 
 
@@ -387,7 +398,7 @@ LinkFault = Cut | HoldLink | Delay | Throttle
 TracedFault = Watched | HeldSync | FailedSync | DiskFull
 """Faults that a tracer injects, each for a whole run of the broker: the unit is the run, not the sync."""
 
-DiskFault = TracedFault | Corrupt
+DiskFault = TracedFault | Corrupt | CorruptReplica
 
 Fault = ClientFault | LinkFault
 

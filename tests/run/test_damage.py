@@ -6,7 +6,7 @@ import pytest
 
 from conformance.history import Op, Phase
 from conformance.run.trial.damage import Damaged
-from conformance.scenario.script import Corrupt, Restart
+from conformance.scenario.script import Corrupt, CorruptReplica, Restart
 
 STARTED = "2026-01-01 10:00:00,123 INFO journal of 7 files opened in 12 ms"
 LOST = "2026-01-01 10:00:05,123 WARN connection 12 of a client ended"
@@ -83,6 +83,24 @@ def test_each_new_line_of_a_log_without_levels(broker, monkeypatch, tmp_path):
     notes = said_of(broker, monkeypatch, tmp_path, "the broker listens at port 2", "the journal has an open end")
 
     assert "reported: the journal has an open end" == notes[-1][2]
+
+
+def test_the_data_of_a_node_that_did_not_serve(broker, monkeypatch, tmp_path):
+    """The kill that follows is the unit of the trial: the damage has no moment of its own."""
+    met = []
+    monkeypatch.setattr(
+        "conformance.run.trial.damage.corrupt", lambda _, data, *__, **___: met.append(data) or "byte 1"
+    )
+    served = broker.node
+    facts = types.SimpleNamespace(folder=tmp_path / "node-2", data=tmp_path / "node-2" / "data", logs=[])
+    both = types.SimpleNamespace(node=served, nodes=(served, types.SimpleNamespace(facts=facts)))
+    fault, notes = CorruptReplica("body_bit"), Notes()
+    Damaged(both, tmp_path, planned(fault)).before_start(Restart(clean=True, under=fault), notes)
+
+    assert [facts.data] == met
+    assert [(Phase.ARMED, None), (Phase.EFFECTIVE, "byte 1 of node-2")] == [
+        (phase, text) for _, phase, text in notes.taken
+    ]
 
 
 def test_a_trial_without_damage_keeps_no_copy_and_reports_nothing(broker, tmp_path):

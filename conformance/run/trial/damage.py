@@ -18,7 +18,7 @@ from conformance.faults.disk.corruption import corrupt
 from conformance.history import REPORTED, Op, Phase
 from conformance.run.planning import Planned
 from conformance.run.trial.evidence import undelivered_messages
-from conformance.scenario.script import Corrupt, Restart
+from conformance.scenario.script import Corrupt, CorruptReplica, Restart
 
 _SAYS = re.compile(
     r"\b(warn(ing)?|corrupt\w*|damage\w*|checksum|crc\w*|invalid|inconsisten\w*|truncat\w*|torn|missing|skip\w*"
@@ -46,12 +46,17 @@ class Damaged:
 
         Raises `FaultError` if they have no place for this change.
         """
-        facts = self._broker.node.facts
+        served = self._broker.node
+        beside = (node for node in self._broker.nodes if node is not served)
+        facts = (next(beside) if isinstance(step.under, CorruptReplica) else served).facts
         if isinstance(step.under, Corrupt):
             note(Op.FAULT, Phase.ARMED, fault=step.under.name)
             self._known = {_without_numbers(line) for line in self._lines()}
             owed, seed = undelivered_messages(self._folder), f"{self._planned.id}:{self._planned.seed}"
             changed = corrupt(step.under, facts.data, owed, seed, older=self._older, spared=facts.logs)
+            if isinstance(step.under, CorruptReplica):  # the later kill is the unit: it makes the replica serve, or not
+                note(Op.FAULT, Phase.EFFECTIVE, fault=step.under.name, detail=f"{changed} of {facts.folder.name}")
+                return
             note(Op.FAULT, Phase.FIRED, fault=step.under.name, detail=changed)
             note(Op.FAULT, Phase.EFFECTIVE, fault=step.under.name)
         elif not self.done and any(isinstance(fault, Corrupt) for fault in self._planned.script.faults):
