@@ -363,6 +363,9 @@ def obstacles(one: Tally, evidence: ClaimEvidence) -> Iterator[str]:
         yield f"{len(by_broker)} {were} because of the broker: {reasons.sentence(by_broker[0])}"
     if unready := [each.unready for each in facts if each.unready and not each.refused_damage]:
         yield f"The broker did not start again in {len(unready)} of {trials}: {reasons.sentence(unready[0])}"
+    if refused := [each.unready for each in facts if each.refused_damage and not each.effective(one.fault)]:
+        never = f"so no {FAULTS[one.fault].counted[0]} came"
+        yield f"A node refused its damaged data in {len(refused)} of {trials}, {never}: {reasons.sentence(refused[0])}"
     if hidden := reasons.hidden_from_tracer(one):
         yield hidden
     answered = [each for each in facts if not each.refused_damage]

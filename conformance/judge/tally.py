@@ -270,7 +270,10 @@ def _arm(records: Sequence[TrialRecord], evidence: ClaimEvidence, fault: str, an
         elif facts.ended and not facts.offences(anomaly.name):
             void.append((msgspec.structs.replace(record, void_by_broker=True), facts.ended))
         elif not (
-            fault == NONE or facts.effective(fault) or (anomaly.true_without_fault and facts.offences(anomaly.name))
+            fault == NONE
+            or facts.effective(fault)
+            or facts.refused_damage
+            or (anomaly.true_without_fault and facts.offences(anomaly.name))
         ):
             void.append((record, NOT_EFFECTIVE))
         else:

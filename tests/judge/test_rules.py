@@ -371,6 +371,22 @@ def test_a_broker_that_refuses_damaged_data():
     assert ["refused", "unreadable", "silent"] == [one.answer_to_damage for one in (refused, unready, silent)]
 
 
+def test_a_node_that_refuses_its_damaged_data():
+    """The kill that was to follow never came: that is an answer, and no error of the suite."""
+    refused = facts(effective=("corrupt_replica",), not_ready="not ready: node-1 ended", was_settled=False, applies=0)
+    pair = msgspec.structs.replace(RUN, settings={**RUN.settings, "nodes": 2})
+    row = rule("EXPECT-DAMAGE-03", "replica-damaged", [refused] * 3, run=pair)
+
+    asked = msgspec.structs.replace(pair, required=("EXPECT-DAMAGE-03",))
+    required = rule("EXPECT-DAMAGE-03", "replica-damaged", [refused] * 3, run=asked)
+
+    assert (Verdict.OBSERVED, 3, 0) == (row.verdict, row.trials, row.void)
+    assert Verdict.INCONCLUSIVE == required.verdict
+    assert required.reason.startswith(
+        "A node refused its damaged data in 3 of 3 kills of nodes, so no kill of nodes came"
+    )
+
+
 @pytest.mark.parametrize(("scenario", "judged"), [("stored-body-damaged", False), (KILL, True)])
 def test_a_refusal_of_damaged_data_is_no_failed_recovery(scenario, judged):
     found = evidence(scenario, [facts(not_recovered=NOT_BACK)])

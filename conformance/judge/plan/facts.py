@@ -13,7 +13,7 @@ from conformance.claims import Value
 from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.plan.exposures import EXPOSURES
 from conformance.judge.plan.relations import figure_column, unpack, within_column
-from conformance.scenario.faults import FAULTS, Corrupt
+from conformance.scenario.faults import FAULTS, Corrupt, CorruptReplica
 
 WITNESSES = 8
 """At most so many witnesses of one anomaly in one trial."""
@@ -46,8 +46,12 @@ class TrialFacts:
 
     @property
     def refused_damage(self) -> bool:
-        """Whether the broker did not start from data that were damaged, and so has given nothing wrong away."""
-        return self.effective(Corrupt.name) and bool(self.text_of("not_recovered"))
+        """Whether the broker did not start from data that were damaged, and so has given nothing wrong away.
+
+        No copy of several nodes can show that the data are the reason: that a node does not start is enough there.
+        """
+        ended = self.effective(Corrupt.name) and self.text_of("not_recovered")
+        return bool(ended or (self.effective(CorruptReplica.name) and self.unready))
 
     @property
     def answer_to_damage(self) -> str:
