@@ -359,6 +359,10 @@ def parse_message(text: str | None) -> tuple[int, int] | None:
     return (int(match[1]), int(match[2])) if match else None
 
 
+_MARK = 9
+"""Bytes that the mark of a trial has in a first line."""
+
+
 def make_body(message: str, size: int, trial: str = "") -> bytes:
     """Return a body of `size` bytes: its first line has the id, a checksum of the rest, and a mark of the trial.
 
@@ -392,6 +396,9 @@ def is_intact(message: str, body: bytes, *, empty: bool = False) -> bool:
 
 _FIRST_LINE = re.compile(rb"(p\d{1,9}:\d{1,18}) [0-9a-f]{8}")
 
+WHOLE_BODY = re.compile(_FIRST_LINE.pattern + rb"[^\n]{0,%d}\n((?:\1\.)*)" % _MARK)
+"""A body of `make_body` among other bytes: its id, and what fills it after its first line."""
+
 
 def id_of(body: bytes) -> str:
     """Return the id that the first line of a body has, also of one that was altered; empty if it has none.
@@ -413,9 +420,6 @@ def is_anothers(body: bytes, trial: str) -> bool:
     """
     words = body.partition(b"\n")[0].split(b" ")
     return len(words) == 3 and b" " + words[2] != _mark(trial)
-
-
-_MARK = 9
 
 
 def _mark(trial: str) -> bytes:

@@ -14,7 +14,7 @@ from conformance.claims import STORED, Catalogue, Claim, Kind, Subject, Value, a
 from conformance.judge.anomalies import EVERYWHERE
 from conformance.records import RunRecord, TrialRecord
 from conformance.scenario import Scenario
-from conformance.scenario.faults import DECIDE_DISK, Cause
+from conformance.scenario.faults import DECIDE_DISK
 from conformance.scenario.needs import RESENDS
 from conformance.scenario.reading import shares_a_queue, singles
 from conformance.scenario.script import Consume, LinkFault, Publish
@@ -35,8 +35,7 @@ def may_lose(item: Scenario) -> bool:
     """
     options = {"durable": True, **dict(item.queue)}
     lasting = options["durable"] and "undeclared" not in options
-    damaged = any(fault.cause is Cause.DAMAGE for fault in item.faults)
-    return bool(item.settings) or not lasting or damaged or _takes_in(item, "no_ack", "pre")
+    return bool(item.settings) or not lasting or item.damages or _takes_in(item, "no_ack", "pre")
 
 
 def _sends_again(item: Scenario) -> bool:

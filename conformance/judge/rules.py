@@ -18,7 +18,7 @@ from conformance.judge.rows import HERE, Verdict, VerdictRow
 from conformance.judge.tally import NONE, ClaimEvidence, Tally
 from conformance.records import NOT_FIRED, RunRecord
 from conformance.scenario import Check, Scenario
-from conformance.scenario.faults import DECIDE_DISK, FAULTS, Cause
+from conformance.scenario.faults import DECIDE_DISK, FAULTS
 from conformance.scenario.needs import JOURNAL_WATCHED
 from conformance.scenario.script import LONGEST_DELAY_MS
 
@@ -119,7 +119,7 @@ def counted_everywhere(claim: Claim) -> list[str]:
 def judges_elsewhere(claim: Claim, anomaly: str, item: Scenario, evidence: ClaimEvidence) -> bool:
     """Whether the trials of a scenario can falsify the claim, although its check is not one of the scenario's."""
     if anomaly not in EVERYWHERE:  # a broker that refuses damaged data has answered well
-        return claim.always_judged and not any(fault.cause is Cause.DAMAGE for fault in item.faults)
+        return claim.always_judged and not item.damages
     run, trials = evidence.run, evidence.of(item.id, "subject")
     if not (
         (_selects(run, claim) or claim.always_judged) and claim.kind is Kind.SAFETY and claim.subject is Subject.BROKER

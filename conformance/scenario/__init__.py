@@ -31,6 +31,7 @@ from conformance import paths
 from conformance.claims import Catalogue, Claim, Kind, Subject, Value
 from conformance.errors import CatalogueError
 from conformance.protocols import WIRES, only_with
+from conformance.scenario.faults import Cause
 from conformance.scenario.needs import (
     ANSWERED,
     APART,
@@ -383,6 +384,11 @@ class Scenario:
             return False
         starts = [step for step in self.steps if isinstance(step, Restart)]
         return all(start == Restart(clean=start.clean) for start in starts) and all(each.shared for each in self.faults)
+
+    @property
+    def damages(self) -> bool:
+        """Whether it changes what the broker has stored."""
+        return any(fault.cause is Cause.DAMAGE for fault in self.faults)
 
     @property
     def crosses(self) -> bool:

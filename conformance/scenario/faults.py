@@ -309,6 +309,17 @@ class DiskFull(_Fault, frozen=True):
     words = "from {when} on, each write to its journal by one thread fails with ENOSPC"
 
 
+How = Literal[
+    "body_bit",
+    "header_bit",
+    "index_bit",
+    "zeroed_page",
+    "cut_file",
+    "missing_file",
+    "empty_file",
+    "older_file",
+]
+
 DAMAGE = {
     "body_bit": "a bit of the stored body of a message is flipped",
     "header_bit": "a bit of the 32 bytes before the stored body of a message is flipped",
@@ -329,16 +340,7 @@ class Corrupt(_Fault, frozen=True):
     that it confirmed and no consumer took.
     """
 
-    how: Literal[
-        "body_bit",
-        "header_bit",
-        "index_bit",
-        "zeroed_page",
-        "cut_file",
-        "missing_file",
-        "empty_file",
-        "older_file",
-    ]
+    how: How
     cause = Cause.DAMAGE
     counted = ("damaged file", "damaged files")
     means = Means.DATA

@@ -5,11 +5,19 @@ without a word, and messages are missing. It starts, and delivers a message that
 """
 
 from conformance.scenario import Check, Liar, scenario
-from conformance.scenario.script import SETTLE, Corrupt, Drain, Publish, Restart
+from conformance.scenario.faults import How
+from conformance.scenario.script import SETTLE, Corrupt, Drain, Publish, Restart, Step
 
 HALF = Publish(150, window=50, size=1_000)
 LIFE = (Publish(50, window=50, size=1_000), Drain(), Restart(clean=True))
 """What the broker writes to its log in a life like that after the damage is no report of it."""
+
+
+def stopped_and_damaged(how: How) -> tuple[Step, ...]:
+    """Return the steps in which 300 messages are sent, and the broker is stopped, damaged and started."""
+    return (*LIFE, HALF, HALF, Restart(clean=True, under=Corrupt(how)), *SETTLE)
+
+
 ALTERED = Check("corrupt", exposure="confirmed", control=Liar("trusts-damaged-records"))
 SILENT = Check("lost_silently", exposure="confirmed", control=Liar("skips-damaged-records"))
 
@@ -23,7 +31,7 @@ class StoredBodyDamaged:
 
     mode = "async_ack"
     varies = False
-    steps = (*LIFE, HALF, HALF, Restart(clean=True, under=Corrupt("body_bit")), *SETTLE)
+    steps = stopped_and_damaged("body_bit")
     checks = (ALTERED, SILENT)
 
 
@@ -37,7 +45,7 @@ class StoredHeaderDamaged:
     mode = "async_ack"
     varies = False
     thorough = True
-    steps = (*LIFE, HALF, HALF, Restart(clean=True, under=Corrupt("header_bit")), *SETTLE)
+    steps = stopped_and_damaged("header_bit")
     checks = (SILENT,)
 
 
@@ -51,7 +59,7 @@ class IndexDamaged:
     mode = "async_ack"
     varies = False
     thorough = True
-    steps = (*LIFE, HALF, HALF, Restart(clean=True, under=Corrupt("index_bit")), *SETTLE)
+    steps = stopped_and_damaged("index_bit")
     # The bundled broker has no file whose damage would lose a message.
     checks = (Check("lost_silently", exposure="confirmed", control=Liar("loses-the-oldest")),)
 
@@ -63,7 +71,7 @@ class StoredPageZeroed:
     mode = "async_ack"
     varies = False
     thorough = True
-    steps = (*LIFE, HALF, HALF, Restart(clean=True, under=Corrupt("zeroed_page")), *SETTLE)
+    steps = stopped_and_damaged("zeroed_page")
     checks = (SILENT,)
 
 
@@ -77,7 +85,7 @@ class StoredFileCut:
     mode = "async_ack"
     varies = False
     thorough = True
-    steps = (*LIFE, HALF, HALF, Restart(clean=True, under=Corrupt("cut_file")), *SETTLE)
+    steps = stopped_and_damaged("cut_file")
     checks = (SILENT,)
 
 
@@ -88,7 +96,7 @@ class StoredFileMissing:
     mode = "async_ack"
     varies = False
     thorough = True
-    steps = (*LIFE, HALF, HALF, Restart(clean=True, under=Corrupt("missing_file")), *SETTLE)
+    steps = stopped_and_damaged("missing_file")
     checks = (SILENT,)
 
 
@@ -99,7 +107,7 @@ class StoredFileEmpty:
     mode = "async_ack"
     varies = False
     thorough = True
-    steps = (*LIFE, HALF, HALF, Restart(clean=True, under=Corrupt("empty_file")), *SETTLE)
+    steps = stopped_and_damaged("empty_file")
     checks = (SILENT,)
 
 

@@ -12,12 +12,11 @@ import mmap
 import os
 import pathlib
 import random
-import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from conformance.errors import FaultError
-from conformance.history import parse_message
+from conformance.history import WHOLE_BODY, parse_message
 from conformance.scenario.script import Corrupt
 
 PAGE = 4096
@@ -29,9 +28,6 @@ INDEX = 64
 
 DRAWS = 10_000
 """So many places of an index are looked at for one that was written: most of a file may be zeros that nothing reads."""
-
-_BODY = re.compile(rb"(p\d{1,9}:\d{1,18}) [0-9a-f]{8}[^\n]{0,9}\n((?:\1\.)*)")
-"""A body (`history.make_body`): its first line, and what fills it."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +107,7 @@ def places_of(data: pathlib.Path, messages: Collection[str]) -> Iterator[StoredB
     wanted = {message.encode(): message for message in messages}
     for file in _files(data):
         with file.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as stored:
-            for found in _BODY.finditer(stored):
+            for found in WHOLE_BODY.finditer(stored):
                 if found[1] in wanted:
                     yield StoredBody(file, found.start(), found.start(2), found.end(), wanted[found[1]])
 

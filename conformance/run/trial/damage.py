@@ -14,10 +14,12 @@ from collections.abc import Callable
 
 from conformance.adapters import Broker
 from conformance.adapters.broker_log import has_level, reasons_in, text_of
+from conformance.errors import FaultError
 from conformance.faults.disk.corruption import corrupt
 from conformance.history import REPORTED, Op, Phase
 from conformance.run.planning import Planned
-from conformance.run.trial.evidence import undelivered_messages
+from conformance.run.trial.evidence import logs_of, undelivered_messages
+from conformance.run.trial.restart import copy_data
 from conformance.scenario.script import Corrupt, CorruptReplica, Restart
 
 _SAYS = re.compile(
@@ -41,10 +43,15 @@ class Damaged:
         """Whether the data were changed."""
         return self._known is not None
 
+    @property
+    def _keeps(self) -> bool:
+        """Whether a file of the data becomes what it is now."""
+        return not self.done and Corrupt("older_file") in self._planned.script.faults
+
     def before_start(self, step: Restart, note: Callable[..., None]) -> None:
         """Change the data of a broker that is down, or keep them as they are before a later step changes them.
 
-        Raises `FaultError` if they have no place for this change.
+        Raises `FaultError` if they have no place for this change, or cannot be kept.
         """
         served = self._broker.node
         beside = (node for node in self._broker.nodes if node is not served)
@@ -59,9 +66,8 @@ class Damaged:
                 return
             note(Op.FAULT, Phase.FIRED, fault=step.under.name, detail=changed)
             note(Op.FAULT, Phase.EFFECTIVE, fault=step.under.name)
-        elif not self.done and any(isinstance(fault, Corrupt) for fault in self._planned.script.faults):
-            shutil.rmtree(self._older, ignore_errors=True)
-            shutil.copytree(facts.data, self._older)
+        elif self._keeps and (why := copy_data(facts.data, self._older)):
+            raise FaultError(f"its data cannot be kept as they are now: {why}")
 
     def report(self, note: Callable[..., None]) -> None:
         """Note the first line in which the broker reports the damage, if there is one."""
@@ -78,8 +84,8 @@ class Damaged:
         shutil.rmtree(self._older, ignore_errors=True)
 
     def _lines(self) -> list[str]:
-        logs = [path for node in self._broker.nodes for path in node.facts.logs]
-        return [line.strip() for path in logs for line in text_of(path).splitlines() if line.strip()]
+        texts = map(text_of, logs_of(self._broker))
+        return [line.strip() for text in texts for line in text.splitlines() if line.strip()]
 
 
 def _without_numbers(line: str) -> str:

@@ -80,7 +80,7 @@ class EvidenceKeeper:
 
     def begin(self) -> None:
         """Note how long each log is before the first step."""
-        self._begins = {path: path.stat().st_size for path in self._logs()}
+        self._begins = {path: path.stat().st_size for path in logs_of(self.broker)}
 
     def before_restart(self) -> EvidenceKeeper:
         """Copy the journal of a node that is gone, before anything starts it again; return what keeps it."""
@@ -98,7 +98,7 @@ class EvidenceKeeper:
 
     def end(self) -> Kept:
         folder, logs = self.broker.folder, []
-        for path in self._logs():
+        for path in logs_of(self.broker):
             end = path.stat().st_size
             begin = self._begins.get(path, 0)
             name = str(path.relative_to(folder)) if path.is_relative_to(folder) else path.name
@@ -107,8 +107,10 @@ class EvidenceKeeper:
         records.save(kept, self.folder / FILE)
         return kept
 
-    def _logs(self) -> list[pathlib.Path]:
-        return [path for node in self.broker.nodes for path in node.facts.logs]
+
+def logs_of(broker: Broker) -> list[pathlib.Path]:
+    """Return every log of every node."""
+    return [path for node in broker.nodes for path in node.facts.logs]
 
 
 class _Operation(msgspec.Struct, gc=False):

@@ -85,7 +85,7 @@ class RestartAttempt:
         self._running = running
         facts = running.node.facts
         self._copy = facts.folder.parent / f"{facts.folder.name}-data"
-        self._no_copy = facts.no_copy or _copied(facts.data, self._copy)
+        self._no_copy = facts.no_copy or copy_data(facts.data, self._copy)
 
     def start(self, traced: Callable[..., None] | None = None) -> NotReady | None:
         """Start the broker, by `traced` if a tracer is its parent; returns None if it is ready.
@@ -181,7 +181,7 @@ class RestartAttempt:
         """
         with contextlib.closing(self._running.another()) as other:
             shutil.rmtree(other.node.facts.data, ignore_errors=True)
-            if why := _copied(data, other.node.facts.data):
+            if why := copy_data(data, other.node.facts.data):
                 raise LaunchError(f"a second broker could not be given a copy of the data: {why}")
             try:
                 other.start(ready_s=self.ready_s)
@@ -287,7 +287,7 @@ def _plain(line: str) -> str:
     return re.sub(r"(?<![\w.])/[^\s:]+", "...", line)
 
 
-def _copied(data: pathlib.Path, to: pathlib.Path) -> str:
+def copy_data(data: pathlib.Path, to: pathlib.Path) -> str:
     """Copy a data folder; return why that is not possible, or empty."""
     shutil.rmtree(to, ignore_errors=True)
     try:
