@@ -59,6 +59,12 @@ NOT_RECOVERED, NOT_READY = "not recovered", "not ready"
 NOT_ALIVE = "not alive"
 """Beginning of the detail of a BROKER event in `fail`: without a fault the broker ended, or dropped a connection."""
 
+NOT_SERVED = "not served"
+"""Beginning of the detail of a BROKER event in `fail`: a shortage was over, and it took nothing more from clients."""
+
+ENDED_SHORT = "ended by a shortage"
+"""Detail of a BROKER event in `info`: it ended for want of a resource, and is started again."""
+
 REPORTED = "reported"
 """Beginning of the detail of a BROKER event in `info`: what its log says since its data were damaged."""
 

@@ -22,7 +22,11 @@ from conformance.scenario.needs import (
     need_of,
 )
 
-_OF_ONE_NODE = (Means.POWER, Means.TRACER, Means.WATCH, Means.DATA)
+_OF_ONE_NODE = (Means.POWER, Means.TRACER, Means.WATCH, Means.DATA, Means.LIMITS)
+_OUTSIDE = {
+    Means.DATA: "its data are in a container, and no file of them is changed there",
+    Means.LIMITS: "its processes are in a container, and their limits are not changed there",
+}
 
 
 class BrokerUnderTest:
@@ -48,8 +52,8 @@ class BrokerUnderTest:
             return "the broker has one node: --set nodes=N asks for several, where its file has [nodes]"
         if self._several and (wanted.means in _OF_ONE_NODE or wanted == SETTINGS):
             return "it is tried with one node: others keep what the disk of one loses"
-        if wanted.means is Means.DATA and self._adapter.launcher.contained:
-            return "its data are in a container, and no file of them is changed there"
+        if wanted.means in _OUTSIDE and self._adapter.launcher.contained:
+            return _OUTSIDE[wanted.means]
         if isinstance(wanted, Need):
             return self._lacks_need(wanted)
         if wanted.fails_disk and self._untraced:

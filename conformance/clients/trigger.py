@@ -22,7 +22,8 @@ import time
 from collections.abc import Sequence
 
 from conformance import processes
-from conformance.errors import ClientError
+from conformance.errors import ClientError, FaultError
+from conformance.faults import shortage
 from conformance.faults.power import loss
 from conformance.faults.watch import REMOVALS, FileWatch
 from conformance.history import Op, Phase, Recorder
@@ -37,6 +38,7 @@ from conformance.scenario.script import (
     Part,
     Pause,
     PowerLoss,
+    Shortage,
     fixed_number,
     largest,
     parts_of,
@@ -52,7 +54,8 @@ class ArmedFault:
     Without a fault nothing is ever due. A power loss gets the descriptor of the disk before the handles; `seed` draws
     what it tears. `hears_broker`: an answer comes from the broker itself. The return of a call of a vendor's client
     does not, and shows nothing about a pause. `resumed_ns` is the end of a pause: the wait for an older request counts
-    from there. `fired_ns` is when the fault was fired; 0 before. `journal` is the folder where a `FileRemoved` is seen.
+    from there. `fired_ns` is when the fault was fired; 0 before. `journal` is the folder where a `FileRemoved` is seen,
+    and `address` that of the broker, for a shortage.
     """
 
     def __init__(
@@ -63,11 +66,13 @@ class ArmedFault:
         epoch: int,
         seed: int = 0,
         journal: str = "",
+        address: tuple[str, int] = ("", 0),
     ) -> None:
         self._fault, self._recorder, self._epoch, self._seed = fault, recorder, epoch, seed
         with_disk = isinstance(fault, PowerLoss)
         self._disk = descriptors[0] if with_disk else -1
         self._handles = descriptors[1:] if with_disk else descriptors
+        self._taken = shortage.Taken(fault, descriptors, address) if isinstance(fault, Shortage) else None
         self._parts = parts_of(fault.at) if fault is not None else ()
         self._counts: dict[str, int] = {part.event: 0 for part in self._parts if isinstance(part, Nth)}
         self._due_s = max((part.number / 1000 for part in self._parts if isinstance(part, After)), default=0.0)
@@ -122,7 +127,7 @@ class ArmedFault:
 
     @property
     def paused(self) -> bool:
-        """Whether the broker is halted now."""
+        """Whether the broker is halted now, or short of something."""
         return self._effective_ns > 0
 
     def count(self, event: str) -> None:
@@ -161,6 +166,11 @@ class ArmedFault:
             self._note(Phase.FIRED, self._took(started).rstrip(", "))
             self._recorder.flush()
             os.kill(os.getpid(), signal.SIGKILL)
+        if isinstance(fault, Shortage):
+            self._note(Phase.FIRED, self._took(started).rstrip(", "))
+            _allow_preemption(True)
+            self._take_away(fault)
+            return
         try:
             if isinstance(fault, PowerLoss):
                 self._lose_power(fault)
@@ -175,8 +185,20 @@ class ArmedFault:
         if isinstance(fault, Pause):
             self._wait_stopped()
             took = (time.monotonic_ns() - started) // 1000
-            self._effective_ns = self._note(Phase.EFFECTIVE, f"every thread stopped after {took} us")
-            self._heal_at = time.monotonic() + fault.hold_s
+            self._last(f"every thread stopped after {took} us", fault.hold_s)
+
+    def _take_away(self, fault: Shortage) -> None:
+        assert self._taken is not None
+        try:
+            shown = self._taken.begin()
+        except FaultError as error:
+            raise ClientError(f"the {fault.name} did not take effect: {error}") from error
+        self._last(shown, fault.hold_s)
+
+    def _last(self, shown: str, hold_s: float) -> None:
+        """Note that the fault is in effect, for so long from now."""
+        self._effective_ns = self._note(Phase.EFFECTIVE, shown)
+        self._heal_at = time.monotonic() + hold_s
 
     def phase_now(self, phase: Phase) -> Phase:
         """Return the phase of an answer that is read now: after a loss of power its outcome is unknown.
@@ -204,9 +226,11 @@ class ArmedFault:
         self.heal_if_due()
 
     def heal_if_due(self, *, now: bool = False) -> None:
-        """End the pause when its time is over, or `now`."""
+        """End the pause when its time is over, or `now`; a shortage lasts its time although its client is done."""
         if not self.paused or not (now or time.monotonic() >= self._heal_at):
             return
+        if self._taken:
+            time.sleep(max(self._heal_at - time.monotonic(), 0.0))
         self._effective_ns, self.resumed_ns = 0, time.monotonic_ns()
         if self._then_kill and not now:
             self._killed = True
@@ -214,7 +238,10 @@ class ArmedFault:
             self._recorder.flush()
             send_all(self._handles, signal.SIGKILL)
             return
-        send_all(self._handles, signal.SIGCONT)
+        if self._taken:
+            self._taken.end()
+        else:
+            send_all(self._handles, signal.SIGCONT)
         self._note(Phase.HEALED)
 
     def all_returned(self) -> None:
@@ -227,7 +254,7 @@ class ArmedFault:
 
         It cannot: so it was not halted, and the trial is void.
         """
-        if self.hears_broker and self.paused and invoked_ns > self._effective_ns:
+        if self.hears_broker and self.paused and not self._taken and invoked_ns > self._effective_ns:
             raise ClientError("the pause did not take effect: what was asked after it was answered before its end")
 
     @property

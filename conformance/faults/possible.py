@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from conformance.faults import watch
+from conformance.faults import shortage, watch
 from conformance.faults.disk import injection
 from conformance.faults.link import connection
 from conformance.faults.power import image
@@ -19,6 +19,7 @@ MEANS: Mapping[Means, Callable[[], str]] = {
     # Any machine can kill a node, and change a file. The broker has to have several, and its files on this machine.
     Means.NODES: str,
     Means.DATA: str,
+    Means.LIMITS: shortage.cannot,
 }
 """The check of each of the means."""
 

@@ -20,7 +20,9 @@ from conformance.faults.watch import ACCESSES, FileWatch
 from conformance.processes import send_all
 from conformance.records import NOT_FIRED
 
-_GONE_S = 20.0
+GONE_S = 20.0
+"""How long a broker may take to end."""
+
 _RECOVERY_S = 60.0
 _TICK_MS = 20
 _ATTEMPTS = 3
@@ -44,8 +46,8 @@ def prove_fired(fault: str, *, fired: bool, seen: int, wanted: int) -> None:
 
 def prove_gone(target: Target, fault: str) -> None:
     """Wait for the end of every process of the target; `FaultError` if some are left."""
-    if not target.wait_gone(_GONE_S):
-        raise FaultError(f"the {fault} did not take effect: the broker was still there after {_GONE_S:.0f} s")
+    if not target.wait_gone(GONE_S):
+        raise FaultError(f"the {fault} did not take effect: the broker was still there after {GONE_S:.0f} s")
 
 
 class StartingTarget(Target, Protocol):

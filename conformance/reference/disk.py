@@ -192,7 +192,7 @@ class JournalThread:
         self._full_timer = None
         self._files.retry()
         if not self._files.untended:
-            self._commit.room(True)
+            self._commit.room(not self._files.full)
         self._stored_batch()
 
     def _is_due(self, postponed: Done) -> None:

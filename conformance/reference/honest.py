@@ -112,6 +112,15 @@ class Honest:
     ignores_failed_syncs = False
     """Whether a sync of the journal that failed is taken for one that did not."""
 
+    refuses_unstored = True
+    """Whether a message for which the journal found no space is refused, and not confirmed and forgotten."""
+
+    accepts_again = True
+    """Whether new connections are taken after one that could not be, for want of a file."""
+
+    finds_space_again = True
+    """Whether a disk that was full is looked at again."""
+
     ignores_full_disk = False
     """Whether a write to the journal that found no space is taken for one that did."""
 

@@ -10,10 +10,10 @@ import resource
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from conformance.errors import LaunchError
 from conformance.reference.core.broker import ReferenceBroker
@@ -113,7 +113,10 @@ async def serve(wanted: ServerOptions, pair: PairOptions | None = None) -> None:
         if not wanted.behaviour.starts_with(held := len(recovered.messages)):
             raise LaunchError(f"data directory {wanted.data}: a journal with {held:,} messages is not taken over")
         journal = Journal(recovered, identities=remembered)
-        commit = GroupCommit(journal, wanted.behaviour.copied, wanted.behaviour.copies_late_s)
+        behaviour = wanted.behaviour
+        commit = GroupCommit(
+            journal, behaviour.copied, behaviour.copies_late_s, refuses_unstored=behaviour.refuses_unstored
+        )
         broker = ReferenceBroker(
             wanted.settings, wanted.behaviour, commit, recovered, wanted.queues, time.time, wanted.profile
         )
@@ -180,6 +183,7 @@ class Server:
             }
         except OSError as error:
             raise LaunchError(f"cannot listen on {wanted.listen}: {error.strerror}") from error
+        self._listens(servers.values())
         if replication is not None:
             await replication.start()
         await self._disk.settle()
@@ -189,6 +193,17 @@ class Server:
         for each in servers.values():
             each.close()
         await self._stop()
+
+    def _listens(self, servers: Iterable[asyncio.Server]) -> None:
+        """Say what becomes of the sockets that listen, when one cannot accept: asyncio tries again a second later."""
+
+        def unable(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+            if isinstance(context.get("exception"), OSError) and not self.broker.behaviour.accepts_again:
+                for server in servers:
+                    server.close()
+            loop.default_exception_handler(context)
+
+        self.loop.set_exception_handler(unable)
 
     def schedule(self) -> None:
         if not self._scheduled:

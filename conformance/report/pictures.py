@@ -54,6 +54,8 @@ _WORDS = {
     "consumer_crash": ("client killed", "the client was killed"),
     "power_loss": ("power lost", "the power was lost"),
     "disk_full": ("disk full", "the disk was full"),
+    "filled_disk": ("disk filled", "others filled the disk"),
+    "files_used_up": ("files used up", "the broker could open no more files"),
     "held_sync": ("sync held", "a sync was held"),
     "failed_sync": ("sync failed", "a sync failed"),
     "sync fail": ("sync failed", "a sync failed"),

@@ -56,9 +56,9 @@ QUESTIONS: Mapping[str, frozenset[str]] = {
     ),
     "Does it recover and deliver everything?": frozenset(
         """came_back counted_at_first delivered_expired failed_gone failure_uncounted failure_unmarked
-        first_acquirer_twice gone gone_after_acknowledge many_unacknowledged not_alive not_recovered overlooked
-        overtaken release_counted released_gone reordered_by_restart starved stuck undeliverable_again unmarked
-        unselected""".split()
+        first_acquirer_twice gone gone_after_acknowledge many_unacknowledged not_alive not_recovered not_served
+        overlooked overtaken release_counted released_gone reordered_by_restart starved stuck undeliverable_again
+        unmarked unselected""".split()
     ),
     "Does nothing leave silently?": frozenset(
         """confirmed_nowhere confirmed_without_queue expired_nowhere given_back_nowhere refusal_hidden refused_delivered
@@ -76,7 +76,7 @@ MODELS: Mapping[str, frozenset[str]] = {
 }
 """By failure model, the faults of scenarios (`VerdictRow.fault`) that are it."""
 
-_SELDOM = (Cause.DAMAGE, Cause.NODES)
+_SELDOM = (Cause.SHORTAGE, Cause.DAMAGE, Cause.NODES)
 
 NAMED = 3
 """So many undecided scenarios are named, and the others are counted."""

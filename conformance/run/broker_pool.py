@@ -10,16 +10,18 @@ import dataclasses
 import itertools
 import pathlib
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from conformance.adapters import Broker
 from conformance.adapters.interface import Node, Options
 from conformance.errors import FaultError, LaunchError
+from conformance.faults import shortage
 from conformance.faults.power.image import LossyDisk
 from conformance.ledger import Ledger
 from conformance.run.planning import Planned
 from conformance.run.readiness_probe import ProbeClient, probe_client
-from conformance.scenario.needs import FRESH, declared_options
+from conformance.scenario.needs import FRESH, Means, declared_options
+from conformance.scenario.script import Shortage
 
 KEPT = 3
 """The number of brokers that are kept with one job for a later part of the run; each Java broker has a heap."""
@@ -60,6 +62,13 @@ class RunningBroker:
     def power(self) -> contextlib.AbstractContextManager[int]:
         """Yield a descriptor by which its power can be cut; raises `FaultError` if it has no disk of its own."""
         return self._lossy_disk().handle()
+
+    @contextlib.contextmanager
+    def without(self, fault: Shortage) -> Iterator[list[int]]:
+        """Yield what a client needs to take a resource from it; at the end it is back."""
+        with contextlib.ExitStack() as stack:
+            folder = stack.enter_context(self.power()) if fault.means is Means.POWER else None
+            yield stack.enter_context(shortage.taken(fault, folder, self.node.target.processes()))
 
     def flush(self) -> None:
         """Write all that is in the cache to its disk; raises `FaultError` if it has no disk of its own."""

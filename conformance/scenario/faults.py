@@ -26,6 +26,7 @@ class Cause(enum.StrEnum):
     KILL = "the broker is killed"
     STOP = "the broker is stopped"
     DISK = "the disk fails"
+    SHORTAGE = "a resource runs out for a time"
     DAMAGE = "the disk gives back something else"
     POWER = "the power fails"
     NODES = "nodes are killed"
@@ -93,6 +94,43 @@ class _Fault(msgspec.Struct, frozen=True, tag_field="fault", tag=tag_of):
     def available(cls, system: SystemUnderTest, machine: Machine) -> str:
         """Say why it cannot be injected into that system from this machine; empty if it can."""
         return available(cls, system, machine)
+
+
+class _Shortage(_Fault, frozen=True):
+    """A resource runs out at a trigger, and is there again `hold_s` seconds after it was seen to have run out.
+
+    The broker may refuse, wait or end meanwhile. One that has ended is started again.
+    """
+
+    at: Trigger
+    hold_s: Above0
+    cause = Cause.SHORTAGE
+    counted = ("shortage", "shortages")
+    spares_broker = False
+
+
+class FilledDisk(_Shortage, frozen=True):
+    """Another process takes all the space that is left on the file system of the broker's data, and gives it back.
+
+    A real one: every write that needs a new block gets ENOSPC, and no space is left by the count of the file system. That
+    is the broker's own, so nothing else of the machine meets it.
+    """
+
+    means = Means.POWER
+    failure_model = "full disk for a time"
+    words = "Another process fills the disk of the broker at {when}, and frees it {hold_s:g} s later."
+
+
+class FilesUsedUp(_Shortage, frozen=True):
+    """No process of the broker can open one more file or socket, as if it had used up what it may have open.
+
+    The soft limit of its open files (getrlimit(2)) goes down to what it has open, and back. Each open and each accept
+    gets EMFILE until it closes something.
+    """
+
+    means = Means.LIMITS
+    failure_model = "no file descriptors for a time"
+    words = "The broker can open no more files and sockets from {when} on, and again {hold_s:g} s later."
 
 
 _CUTS = {"fin": "Close the connection cleanly", "rst": "Reset the connection", "half_open": "Silence the connection"}
@@ -393,7 +431,9 @@ class KillNodes(_Fault, frozen=True):
 TogetherFault = Kill | Stop | Pause | KillNodes
 """Faults of a client that other clients may meet beside it."""
 
-ClientFault = TogetherFault | ConsumerCrash | PowerLoss
+Shortage = FilledDisk | FilesUsedUp
+
+ClientFault = TogetherFault | ConsumerCrash | PowerLoss | Shortage
 """Faults that a client process fires."""
 
 LinkFault = Cut | HoldLink | Delay | Throttle

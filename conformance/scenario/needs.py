@@ -22,6 +22,7 @@ class Means(enum.StrEnum):
     WATCH = "watch"
     NODES = "nodes"
     DATA = "data"
+    LIMITS = "limits"
 
 
 class Wanted(Protocol):

@@ -21,6 +21,8 @@ from conformance.scenario.faults import (
     DiskFull,
     FailedSync,
     Fault,
+    FilesUsedUp,
+    FilledDisk,
     HeldSync,
     HoldLink,
     Kill,
@@ -28,6 +30,7 @@ from conformance.scenario.faults import (
     LinkFault,
     Pause,
     PowerLoss,
+    Shortage,
     Stop,
     Throttle,
     TogetherFault,
@@ -80,6 +83,8 @@ __all__ = [
     "FailedSync",
     "Fault",
     "FileRemoved",
+    "FilesUsedUp",
+    "FilledDisk",
     "Frame",
     "HeldSync",
     "HoldLink",
@@ -96,6 +101,7 @@ __all__ = [
     "Recovery",
     "Restart",
     "Rounds",
+    "Shortage",
     "Single",
     "Step",
     "Stop",
@@ -270,6 +276,7 @@ class Together(_Step, frozen=True):
 class Restart(_Step, frozen=True):
     """Start the broker again on the same data; `clean` stops it in order before.
 
+    One that a shortage or a failing disk has left alive is killed before, unless it is stopped.
     `flushed`: while it is down, the operating system writes everything in its cache to the disk of its own that a
     broker has which is to lose its power. By itself it does so within half a minute.
     `under`: its disk is faulty, or watched, for this whole run of the broker, or its data were changed before it. The

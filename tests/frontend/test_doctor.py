@@ -22,6 +22,7 @@ from click.testing import CliRunner
 
 from conformance import adapters, claims, paths, processes, scenario
 from conformance.adapters.container import engine
+from conformance.counting import plural
 from conformance.errors import ExitCode, LaunchError
 from conformance.faults.disk import injection
 from conformance.faults.power import image
@@ -29,11 +30,12 @@ from conformance.frontend import doctor
 from conformance.frontend.cli import cli
 from conformance.frontend.doctor import probes
 from conformance.protocols import PROTOCOLS, WIRES
-from conformance.scenario.script import PowerLoss, TracedFault
+from conformance.scenario.script import FilledDisk, PowerLoss, TracedFault
 
 CATALOGUE = claims.load()
 SCENARIOS = scenario.load(CATALOGUE)
 BUILD = PROTOCOLS["amqp"].library.build
+ON_ITS_DISK = PowerLoss | FilledDisk
 
 
 @pytest.fixture
@@ -109,11 +111,11 @@ def test_without_strace(no_path):
 @pytest.mark.process
 def test_without_root(not_root):
     """A loss of power is not tried. Claims about the disk are tried elsewhere too, and stay undecided there."""
-    gone = played_with(PowerLoss)
+    gone = played_with(ON_ITS_DISK)
     decided = {claim for name in gone for claim in SCENARIOS[name].decides}
     with_disk = {claim for name in played_with(TracedFault) for claim in SCENARIOS[name].decides}
     short = {claim for claim in decided - with_disk if CATALOGUE.claims[claim].needs == "disk"} - decided_only(gone)
-    reported = f"power loss: {len(gone)} scenarios, {len(decided_only(gone))} claims decided only there"
+    reported = f"power loss: {len(gone)} scenarios, {plural(len(decided_only(gone)), 'claim')} decided only there"
     reported += f", {len(short)} more about the disk INCONCLUSIVE without" if short else ""
     lost, user = map(doctor.check, ("power loss, ext4", "root"))
 
@@ -126,10 +128,10 @@ def test_without_root(not_root):
 
 def test_what_two_parts_decide_is_lost_with_both(no_path, not_root):
     """More than the sum of the two: each of them alone leaves the other to decide it."""
-    gone = played_with(TracedFault) | played_with(PowerLoss)
+    gone = played_with(TracedFault) | played_with(ON_ITS_DISK)
     reported = doctor.text([]).splitlines()
     on_disk = {claim for claim in CATALOGUE.claims if CATALOGUE.claims[claim].needs == "disk"}
-    one, other = (decided_only(played_with(kind)) for kind in (TracedFault, PowerLoss))
+    one, other = (decided_only(played_with(kind)) for kind in (TracedFault, ON_ITS_DISK))
 
     expected = f"NOT_TRIED here: {len(gone)} scenarios, {len(decided_only(gone))} claims decided only there"
     assert expected in "\n".join(reported)
@@ -474,7 +476,7 @@ def test_for_machines(no_path, not_root):
     assert (True, ["strace", "root"]) == (reported["able"], [check["name"] for check in reported["checks"]])
     assert sorted(probes.PACKAGES.values()) == sorted(reported["versions"])
     assert re.fullmatch(r"\d+\.\d+.*", reported["versions"]["click"])
-    assert sorted(played_with(TracedFault) | played_with(PowerLoss)) == reported["not_tried"]["scenarios"]
+    assert sorted(played_with(TracedFault) | played_with(ON_ITS_DISK)) == reported["not_tried"]["scenarios"]
 
 
 @pytest.mark.process
@@ -492,7 +494,7 @@ def test_where_nothing_is_installed(tmp_path):
     assert (3, "") == (done.returncode, done.stderr)
     assert f"pip install {' '.join(probes.PACKAGES.values())}" in done.stdout
     assert f"apt-get install {BUILD}, then pip install python-qpid-proton" in done.stdout
-    assert re.search(r"^missing  strace +it cannot be asked: msgspec is not installed$", done.stdout, re.MULTILINE)
+    assert re.search(r"^missing  strace +it cannot be asked: psutil is not installed$", done.stdout, re.MULTILINE)
     assert "not counted: pip install msgspec" in done.stdout
     assert "Not even the bundled broker can be tried: packages, python-qpid-proton, java, spark." in done.stdout
     assert len(doctor.PROBES) == len(re.findall(r"^(?:ok|note|missing) ", done.stdout, re.MULTILINE))

@@ -15,6 +15,11 @@ SENDS = """
 1 0 a broker that does not start after a kill ended by a fault: kept 1, killed, not_back
 1 1 a broker that ends by itself before any message: not_alive
 
+[not_served]
+2 2 a broker that takes nothing more after a shortage is convicted by all that was sent to it: kept 1, sent 2, not_served, no_answer 2
+1 0 a broker that goes on is not: kept 1, settled 1
+1 0 a broker that ended by itself is accused of that alone: kept 1, not_alive
+
 [lost]
 0 0 what is in a broker that ended by itself is not called lost: kept 1, not_alive
 0 0 what a broker that does not start holds is not called lost: kept 1, killed, not_back

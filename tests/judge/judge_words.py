@@ -302,6 +302,11 @@ def not_alive(words="not alive: it died by itself (status 1)"):
     return of("orchestrator", Op.BROKER, Phase.FAIL, queue=None, detail=words)
 
 
+def not_served(words="not served: the broker confirmed no send for 30 s"):
+    """It had again what it was short of, and took nothing more."""
+    return of("orchestrator", Op.BROKER, Phase.FAIL, queue=None, detail=words)
+
+
 def unready():
     """It was not ready, and started from a copy of its data."""
     return not_back("not ready: it ended with status 1; a second broker started from a copy", Phase.INFO)

@@ -74,6 +74,7 @@ def test_what_is_known_stands_in_the_cell(run_of, tmp_path):
         ("findings.html", "artemis_selector_not_binds_first.py", "NOT in a selector binds before the comparison"),
         ("findings.html", "rabbitmq_confirms_before_sync.py", "classic queues confirm before a sync"),
         ("findings.html", "rabbitmq_new_queue_forgotten.py", "a new queue is forgotten (queue_type=quorum)"),
+        ("findings.html", "rabbitmq_serves_no_more_after_full_disk.py", "no client is served after the disk was full"),
         ("bugs.html", "rabbitmq-15725.toml", "RabbitMQ 15725 (queue_type=quorum)"),
         ("bugs.html", "rabbitmq-classic-queue-sync.toml", "RabbitMQ classic queue sync"),
     ] == known

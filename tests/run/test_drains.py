@@ -7,6 +7,7 @@ from trial_histories import drained, events_of
 from conformance.clients.job import LIVENESS_S, SILENCE_S, Tolerances
 from conformance.history import Op, Phase
 from conformance.run.trial.clients import ClientRunner
+from conformance.run.trial.drains import Drains
 from conformance.run.trial.jobs import JobMaker, depth_probe
 from conformance.run.trial.player import TrialPlayer
 from conformance.scenario.script import MOST_DRAINS, SETTLE, Consume, ConsumerCrash, Drain, Kill, Nth, Publish, Restart
@@ -125,7 +126,7 @@ def test_at_most_five_drains(play, monkeypatch, brought, expected):
     def step(player, one):
         real(player, one)
         if one == Drain():
-            player.brought = left.pop(0)
+            player.drains.brought = left.pop(0)
 
     monkeypatch.setattr(TrialPlayer, "_step", step)
     record, folder = play(Publish(20, window=10), *SETTLE)
@@ -156,11 +157,11 @@ def test_how_long_a_drain_waits_before_it_calls_a_message_stuck(play, monkeypatc
     """Ten times the slowest answer of the trial, and at least what its redelivery delay asks for."""
     waits = []
 
-    def drain(player):
-        player.jobs.slowest_s = slowest_s
-        waits.append(player.jobs.make(Drain(), Tolerances(**asked)).tolerances.liveness_s)
+    def drain(drains):
+        drains.jobs.slowest_s = slowest_s
+        waits.append(drains.jobs.make(Drain(), Tolerances(**asked)).tolerances.liveness_s)
 
-    monkeypatch.setattr(TrialPlayer, "_drain", drain)
+    monkeypatch.setattr(Drains, "drain", drain)
     play(Publish(1, window=1), Drain())
 
     assert [expected] == waits

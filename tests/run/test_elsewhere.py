@@ -64,7 +64,7 @@ print(json.dumps(possible.unable(wanted for one in every for wanted in one.wante
         **dict.fromkeys(("watched", "held_sync", "failed_sync", "disk_full"), disk),
         **dict.fromkeys(("cut", "hold_link", "delay", "throttle", FRAMES.name), link),
         **dict.fromkeys((KILL_WHILE_STARTING.name, JOURNAL_WATCHED.name), watch),
-        "power_loss": "it needs Linux",
+        **dict.fromkeys(("power_loss", "filled_disk"), "it needs Linux"),
     }
     found = json.loads(printed.stdout)
 

@@ -16,6 +16,7 @@ from conformance.adapters.file.placeholders import fill
 from conformance.adapters.launch.process_tree import name_of
 from conformance.faults.disk import injection
 from conformance.faults.power import image
+from conformance.faults.power.image import LossyDisk
 from conformance.ledger import RUN_VARIABLE, Ledger
 from conformance.report import questions
 
@@ -136,6 +137,18 @@ WITH_QUEUES_OF_ITS_OWN = {
 
 ON_RABBITMQ_4 = {"rabbitmq_confirms_before_sync.py": ["100 confirmed one by one; 0 calls that sync in that time"]}
 
+FILLED = {
+    "activemq_confirmed_messages_gone_after_full_disk.py": [
+        "accepted before the disk was full: some; when it had space again: some",
+        "of those, there after a restart: none",
+    ],
+    "rabbitmq_serves_no_more_after_full_disk.py": [
+        "takes messages before the disk is full: yes",
+        "takes messages within 60 s of the end: no",
+    ],
+}
+"""Scripts that fill the file system of the broker."""
+
 FULL = '{"durable": true, "arguments": {"x-max-length": 3, "x-overflow": "reject-publish"}}'
 """A queue of RabbitMQ that refuses the fourth message."""
 
@@ -241,6 +254,7 @@ EVERY = [
     *OF_ITS_DISK,
     *ON_RABBITMQ,
     *ON_RABBITMQ_4,
+    *FILLED,
     *STARTED_THERE,
     *WITH_QUEUES_OF_ITS_OWN,
     *ON_QPID,
@@ -306,6 +320,22 @@ def prepared(tmp_path):
         yield lambda adapter, queues, **settings: stack.enter_context(
             adapter.prepare(tmp_path / "broker", adapter.effective(settings), list(queues), ledger)
         )
+
+
+@pytest.fixture
+def disk_of(tmp_path):
+    """Put the data of a broker on a file system of its own; end the broker before that goes."""
+
+    @contextlib.contextmanager
+    def made(broker):
+        data = broker.node.facts.data
+        with Ledger(tmp_path / "disk", "disk") as ledger, LossyDisk.make(ledger, tmp_path / "disk.img", data):
+            try:
+                yield data
+            finally:
+                broker.close()
+
+    return made
 
 
 def said(name, *words, **options):
@@ -386,6 +416,34 @@ def test_reproduced_on_rabbitmq_4(prepared):
     address = "{}:{}".format(*broker.endpoint("amqp"))
 
     assert ON_RABBITMQ_4 == {name: said(name, address, "/queues/a", str(pid)) for name in ON_RABBITMQ_4}
+
+
+@pytest.mark.full
+@pytest.mark.skipif(bool(image.cannot()), reason=image.cannot())
+def test_reproduced_on_a_disk_of_its_own(prepared, disk_of):
+    name = "rabbitmq_serves_no_more_after_full_disk.py"
+    if why := fetch.not_installed(RABBITMQ_4.file):
+        pytest.skip(why)
+    broker = prepared(RABBITMQ_4, "a")
+    with disk_of(broker) as data:
+        broker.start()
+
+        assert FILLED[name] == said(name, data, "{}:{}".format(*broker.endpoint("amqp")), "/queues/a")
+
+
+@pytest.mark.full
+@pytest.mark.skipif(bool(image.cannot()), reason=image.cannot())
+def test_reproduced_on_a_disk_of_its_own_and_after_a_restart(prepared, disk_of, tmp_path):
+    name = "activemq_confirmed_messages_gone_after_full_disk.py"
+    broker = prepared(adapters.find("activemq@6.1.7"), "a")
+    with disk_of(broker) as data:
+        broker.start()
+        found = said(name, "send", data, "{}:{}".format(*broker.endpoint("amqp")), "a", tmp_path / "noted")
+        broker.stop()
+        broker.start()
+        found += said(name, "receive", "-", "{}:{}".format(*broker.endpoint("amqp")), "a", tmp_path / "noted")
+
+    assert FILLED[name] == found
 
 
 @pytest.mark.skipif(bool(fetch.not_installed(MOSQUITTO.file)), reason=fetch.not_installed(MOSQUITTO.file))

@@ -50,6 +50,7 @@ _ITS_JOURNAL = "the journal of an external broker is out of reach"
 _NEVER: Mapping[Means | Wanted, str] = {
     Means.TRACER: f"{_ITS_DISK}: no tracer starts it",
     Means.POWER: f"{_ITS_DISK}: it cannot be taken away",
+    Means.LIMITS: "the processes of an external broker are out of reach",
     needs.JOURNAL_WATCHED: _ITS_JOURNAL,
     needs.EXPIRY_QUEUE: "the suite takes no messages from such a queue of an external broker",
     needs.SEVERAL: "the suite uses one queue of an external broker at a time",

@@ -139,7 +139,8 @@ def _armed(job: Job, recorder: Recorder, descriptors: Sequence[int]) -> ArmedFau
     if job.fault is not None and job.within_s:
         armed = ArmedCommand(job.fault, recorder, descriptors, job.epoch, job.within_s)
     else:
-        armed = ArmedFault(job.fault, recorder, descriptors, job.epoch, job.header.seed, job.journal)
+        address = job.connection.addresses[0]
+        armed = ArmedFault(job.fault, recorder, descriptors, job.epoch, job.header.seed, job.journal, address)
     armed.hears_broker = job.connection.vendor is None
     return armed
 

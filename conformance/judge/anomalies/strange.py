@@ -105,4 +105,12 @@ STRANGE = (
         words="messages sent to a broker that ended, dropped a connection or broke the protocol by itself",
         trials=2,
     ),
+    UndrainedAnomaly(
+        "not_served",
+        "The broker was short of a resource, had it again, and took nothing more from a client within its time.",
+        applies="attempted",
+        offends="not_served IS NOT NULL",
+        words="messages sent to a broker that took no more once it had again what it was short of",
+        trials=2,
+    ),
 )

@@ -18,7 +18,7 @@ from conformance.scenario.faults import FAULTS, Corrupt, CorruptReplica
 WITNESSES = 8
 """At most so many witnesses of one anomaly in one trial."""
 
-OF_BROKER = ("not_recovered", "not_alive")
+OF_BROKER = ("not_recovered", "not_alive", "not_served")
 """Anomalies of a whole trial: their texts are among the counts."""
 
 

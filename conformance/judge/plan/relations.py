@@ -59,7 +59,7 @@ ALWAYS = ("phantom", "corrupt", "not_recovered", "not_alive")
 _ASKED = {"confirmed_at": "sent_at", "committed_at": "commit_asked_at", "acked_at": "ack_sent_at"}
 """By the time of an answer, that of its request."""
 
-TEXTS = ("not_recovered", "not_ready", "not_alive")
+TEXTS = ("not_recovered", "not_ready", "not_alive", "not_served")
 """Texts of a trial are group keys: all its rows have the same, and to aggregate a text would cost a sort."""
 
 _KEYS = ("trial", "flush_ns", "queue", "producer", "n")

@@ -74,6 +74,24 @@ STORING: dict[str, Lie] = {
         fault="disk_full",
         ignores_full_disk=True,
     ),
+    "confirms-what-finds-no-space": lie(
+        "A message for which the journal finds no space is confirmed, and not stored.",
+        "lost",
+        fault="filled_disk",
+        refuses_unstored=False,
+    ),
+    "never-accepts-again": lie(
+        "After a new connection for which no file could be opened, the broker listens no more.",
+        "not_served",
+        fault="files_used_up",
+        accepts_again=False,
+    ),
+    "never-finds-space-again": lie(
+        "A broker whose disk was full refuses every persistent message from then on.",
+        "not_served",
+        fault="filled_disk",
+        finds_space_again=False,
+    ),
     "never-syncs-confirms": lie(
         "A send is answered when its record is written, and nothing ever syncs it. No kill can see it.",
         "lost",

@@ -76,8 +76,16 @@ class GroupCommit:
     `add` returns. A record without it waits until there is room.
     """
 
-    def __init__(self, journal: Journal, copied: Callable[[int], bool] = bool, copies_late_s: float = 0.0) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        copied: Callable[[int], bool] = bool,
+        copies_late_s: float = 0.0,
+        *,
+        refuses_unstored: bool = True,
+    ) -> None:
         self._journal = journal
+        self._refuses_unstored = refuses_unstored
         self._compaction = Compaction(journal, copied)
         self._copies_late_s = copies_late_s
         self._waiting: list[_Waiting] = []
@@ -166,7 +174,7 @@ class GroupCommit:
 
     def room(self, found: bool) -> None:
         """Says whether there is room for a segment more than there are; where there is none, the disk is `full`."""
-        self._full = not found
+        self._full = not found and self._refuses_unstored
         self._stalled = self._stalled and not found
 
     def postponed(self) -> list[tuple[float, Done]]:
@@ -254,10 +262,13 @@ class GroupCommit:
         large = segment_bytes > self._journal.segment_bytes
         refused = [each for each in taken if _refusable(each) and (not large or self._oversized(each))]
         self._waiting[:0] = [each for each in taken if each not in refused]
-        self._full = self._full or not (large and refused)
+        self._full = self._refuses_unstored and (self._full or not (large and refused))
         self._stalled = not refused
         for each in refused:
-            _refuse(each, TOO_LARGE if large else FULL)
+            if self._refuses_unstored:
+                _refuse(each, TOO_LARGE if large else FULL)
+            else:
+                each.done()
 
     def wanted(self, *, beside: int = 0) -> Extent | None:
         """What compaction has to read next, beside a batch of so many bytes: see `Compaction.wanted`."""

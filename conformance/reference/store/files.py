@@ -18,6 +18,8 @@ from conformance.reference.store.recovery import CorruptJournal, Recovered, file
 _SUFFIX = Path(filename(0)).suffix
 _ZEROS = bytes(512 * 1024)
 _NO_SPACE = frozenset((errno.ENOSPC, errno.EDQUOT))
+_NO_ROOM = _NO_SPACE | {errno.EMFILE, errno.ENFILE}
+"""Without one more file there is no segment either, and both may be there again later."""
 _BLOCK = 512
 """Bytes of one of `st_blocks`, on every file system (stat(2))."""
 
@@ -164,7 +166,7 @@ class SegmentFiles:
             self._blocked = True
 
     def retry(self) -> None:
-        self._blocked = False
+        self._blocked = self._blocked and not self._behaviour.finds_space_again
 
     def close(self) -> None:
         self._reserve.close()
@@ -328,11 +330,11 @@ class _Segments(Mapping[int, bytes]):
 
 @contextmanager
 def _room() -> Iterator[None]:
-    """Raise `NoSpace` for a lack of space; let other errors pass."""
+    """Raise `NoSpace` for a lack of space or files; let other errors pass."""
     try:
         yield
     except OSError as error:
-        if error.errno in _NO_SPACE:
+        if error.errno in _NO_ROOM:
             raise NoSpace from error
         raise
 

@@ -13,11 +13,12 @@ from typing import cast
 
 import msgspec
 
-from conformance import claims, history, records
+from conformance import history, records
 from conformance.adapters.interface import Node, Processes
-from conformance.clients.job import Job, JobResult, Tolerances
+from conformance.clients.job import UNANSWERED, Job, JobResult, Tolerances
 from conformance.clients.workers.pool import WorkerPool
 from conformance.errors import (
+    BlockedError,
     BrokerError,
     ClientError,
     ConformanceError,
@@ -35,17 +36,14 @@ from conformance.run.trial.clients import Abort, ClientRunner, check_alive
 from conformance.run.trial.company import ENDED, Company
 from conformance.run.trial.damage import Damaged
 from conformance.run.trial.described import INTERRUPTED, describe
-from conformance.run.trial.evidence import EvidenceKeeper, undelivered_messages
+from conformance.run.trial.drains import Drains
+from conformance.run.trial.evidence import EvidenceKeeper
 from conformance.run.trial.jobs import Address, JobMaker, unarmed
 from conformance.run.trial.offers import offered
 from conformance.run.trial.restart import NotReady, RestartAttempt, oom_kills, own_end
 from conformance.run.trial.traced import TracedRun, over_link, slow_network, watch_link
-from conformance.scenario.needs import CLEAN_RESTART, FRESH, JOURNAL_WATCHED, in_mode
-from conformance.scenario.reading import singles
+from conformance.scenario.needs import CLEAN_RESTART, FRESH, JOURNAL_WATCHED
 from conformance.scenario.script import (
-    LONG_LIFE_MS,
-    MOST_DRAINS,
-    SETTLE,
     Ask,
     ClientFault,
     Consume,
@@ -61,6 +59,7 @@ from conformance.scenario.script import (
     Publish,
     Recovery,
     Restart,
+    Shortage,
     Step,
     Together,
     TogetherFault,
@@ -68,6 +67,8 @@ from conformance.scenario.script import (
     fixed_number,
     largest,
 )
+
+_LOOK_AGAIN_S = 1.0
 
 
 class TrialPlayer:
@@ -89,17 +90,16 @@ class TrialPlayer:
         self.jobs = JobMaker(planned, running.broker, header)
         self.client_runner = ClientRunner(running.broker, worker_pool, folder, header, abort, self.jobs.learn)
         self.floor_s = 0.0
-        self.seen_stuck = self.broker_is_lost = self.recovered = False
+        self.broker_is_lost = self.recovered = self.short = self.was_short = False
         self.disturbed = self.unfired = self.withheld = False
         self.oom_kills = oom_kills()
         self.met: Processes = running.node.target
         self.current: Step | None = None
-        self.drains = 0
-        self.brought = 0
         self.traced: TracedRun | None = None
         folder.mkdir(parents=True)
         self.evidence = EvidenceKeeper(folder, running.broker)
         self.damaged = Damaged(running.broker, folder, planned)
+        self.drains = Drains(planned, running, folder, self.jobs, self._run, lambda: self.damaged.done)
         self.recorder = Recorder(folder / "orchestrator.jsonl", self.client_runner.header("orchestrator"))
 
     def play(self) -> TrialRecord:
@@ -161,8 +161,8 @@ class TrialPlayer:
                     return
                 self.abort.check()
                 self.current = step
-                self._step(step)
-                if self.seen_stuck and self.planned.arm == "control":
+                self._do(step)
+                if self.drains.seen_stuck and self.planned.arm == "control":
                     return  # seen to fail: only the subject's restart could still free what is stuck
             if not self.broker_is_lost:
                 self._drain_to_the_end()
@@ -177,6 +177,8 @@ class TrialPlayer:
                 self._end_unready(found)
             elif self.damaged.done and isinstance(error, ClientError):
                 self._end_unready(NotReady(Phase.INFO, f"{history.NOT_READY}: after the damage: {error}"))
+            elif why := self._not_served(error):
+                self._end_unready(NotReady(Phase.FAIL, f"{history.NOT_SERVED}: {why}"))
             elif why := self._own_end(error):
                 self._end_unready(NotReady(Phase.FAIL, f"{history.NOT_ALIVE}: {why}"))
             else:
@@ -187,9 +189,9 @@ class TrialPlayer:
         if self.withheld or not self.client_runner.in_vain or self.node.target.gone():
             return
         self.withheld = True
-        self._drain()
-        while self.brought and self.drains < MOST_DRAINS:
-            self._drain()
+        self.drains.drain()
+        while self.drains.brings:
+            self.drains.drain()
 
     def _own_end(self, error: LaunchError | ClientError) -> str:
         """Return how the broker ended, dropped a connection or broke the protocol by itself; empty if unsure.
@@ -242,6 +244,15 @@ class TrialPlayer:
             return RestartAttempt(self.running).start()
         return None
 
+    def _do(self, step: Step) -> None:
+        """Do a step; again if the broker had ended before it, for want of something, and was started since."""
+        try:
+            self._step(step)
+        except (LaunchError, ClientError):
+            if not self.short or isinstance(step, Restart) or not self._started_after_shortage():
+                raise
+            self._step(step)
+
     def _step(self, step: Step) -> None:
         if isinstance(step, Restart):
             self._restart(step)
@@ -250,85 +261,15 @@ class TrialPlayer:
         elif isinstance(step, Ask):
             self._run(self._client(step))
         elif isinstance(step, Drain):
-            self._drain()
+            self.drains.drain()
         elif isinstance(step, Together):
             self._together(step)
         elif isinstance(step, Publish | Consume):
             self._drive(step)
 
-    def _drain(self) -> None:
-        """Empty the queue of the trial, and then those to which its policies move messages.
-
-        The drain waits for delayed redeliveries, which the broker's depth may leave out. Their liveness bound is ten
-        times the delay.
-        """
-        bounds = self.jobs.bounds()
-        result = self._run(self.jobs.make(Drain(), bounds))
-        self.seen_stuck = result.ended == "stuck"
-        self.drains, self.brought = self.drains + 1, result.count
-        self._collect()
-        if result.ended == "finished" and self._looks_again:
-            self._look_again(bounds)
-
-    def _collect(self, *, owed: bool = False) -> None:
-        """Empty the queues to which the policies of the queue move messages; those of an external broker are not ours.
-
-        Before the broker is taken to owe what its queue did not bring. What lives longer than a trial may have been
-        moved at its end only if it is `owed`.
-        """
-        settings = self.planned.settings.values
-        if self.planned.adapter.launcher.owned:
-            return
-        moved = claims.set_aside(claims.load().exclusions, settings)
-        lives = [step.lives_ms for step in singles(self.planned.script.steps) if isinstance(step, Publish)]
-        if self.planned.script.gives_back or any(0 < each < LONG_LIFE_MS or (owed and each) for each in lives):
-            moved = tuple(dict.fromkeys([*moved, *(str(settings.get(name, "")) for name in claims.DESTINATIONS)]))
-        for queue in filter(None, moved):
-            self._run(self.jobs.make(Drain(), collects=queue))
-
-    @property
-    def _looks_again(self) -> bool:
-        """Whether an absence counts against the broker: not in a control, or in a script with one drain.
-
-        What damage has taken stays away. A broker that sends settled messages owes none of those that were on their way
-        when their consumer died, and nothing of a queue that does not outlast it.
-        """
-        script = self.planned.script
-        promised = in_mode("no_ack") not in script.of_client and dict(script.queue).get("durable", True)
-        if self.planned.arm != "subject" or script.steps[-2:] != SETTLE[-2:] or self.jobs.keeps_messages:
-            return False
-        if self.damaged.done:
-            return False
-        return bool(promised) and script.id not in self.running.waited_in_vain
-
-    def _look_again(self, bounds: Tolerances) -> None:
-        """After a silent drain, if messages are owed, drain until silence for the liveness bound.
-
-        Smallest counter-example to a short silence: a broker is ready, reports a depth of 0, and loads the queue two
-        seconds later. What it serves within the bound is neither lost nor late. If nothing comes, the broker is not
-        slow but has lost them, and another such wait in this scenario would show nothing new.
-        """
-        if not undelivered_messages(self.folder):
-            return
-        job = self.jobs.make(Drain(), bounds)
-        patient = msgspec.structs.replace(job.tolerances, silence_s=job.tolerances.liveness_s)
-        result = self._run(msgspec.structs.replace(job, tolerances=patient))
-        self.seen_stuck = result.ended == "stuck"
-        self.brought += result.count
-        if not result.count:
-            self.running.waited_in_vain.add(self.planned.script.id)
-            self._collect(owed=True)
-
     def _drain_to_the_end(self) -> None:
-        """If the script ends with two drains, restart and drain again until a drain brings nothing.
-
-        Counter-example to two drains: the second brings one of three missing messages, and a third would bring the
-        others. A broker that the suite cannot restart is drained again without a restart.
-        """
-        steps = self.planned.script.steps
-        if self.drains < 2 or steps[-1] != Drain() or self.jobs.keeps_messages:
-            return
-        while self.brought and self.drains < MOST_DRAINS:
+        """Restart and drain until a drain brings nothing; a broker that the suite cannot restart is only drained."""
+        while self.drains.go_on and self.drains.brings:
             self.abort.check()
             if not self.planned.adapter.lacks(CLEAN_RESTART):
                 self._restart(Restart(clean=True))
@@ -423,7 +364,8 @@ class TrialPlayer:
     def _client(self, step: Publish | Consume | Ask, *, broker_may_end: bool = False) -> Job:
         honest = isinstance(step, Consume) and step.honest
         fault = None if isinstance(step, Ask) else step.until
-        may_end = broker_may_end or (self.traced is not None and self.traced.may_end_broker)
+        lasts = self.traced is not None and self.traced.may_end_broker
+        may_end = broker_may_end or lasts or isinstance(fault, Shortage)
         return self.jobs.make(
             step,
             Tolerances(broker_may_end=may_end),
@@ -449,8 +391,12 @@ class TrialPlayer:
             self.node.target.alive_check()
         elif isinstance(fault, PowerLoss):
             self._lose_power(job, fault)
+        elif isinstance(fault, Shortage):
+            self._be_short(job, fault)
         elif isinstance(fault, TogetherFault):
             self._meet(fault, [[job]])
+        elif self.short and isinstance(job.work.step, Publish):
+            self._publish_after_shortage(job, job.work.step)
         else:
             self._run(job)
 
@@ -479,6 +425,54 @@ class TrialPlayer:
             result = self.client_runner.play(job, [disk, *handles])
         self._note_fired(result)
         self._prove_ended(fault, result, fault.name)
+
+    def _be_short(self, job: Job, fault: Shortage) -> None:
+        """Let the client take a resource of the broker for a time; a broker that ended of it is started again."""
+        self.met = self.node.target
+        with self.running.without(fault) as first, self.met.armed(*fault.armed_by) as handles:
+            result = self.client_runner.play(job, [*first, *handles])
+        self._note_fired(result)
+        self.floor_s += fault.hold_s
+        process.prove_fired(fault.name, fired=result.fired, seen=result.seen, wanted=largest(fault.at))
+        self.short = self.was_short = self.client_runner.may_fail = True
+        if result.ended == "disconnected":
+            self._started_after_shortage()
+        elif result.ended == UNANSWERED:
+            raise BlockedError(f"the broker did not answer a publisher for {result.waited_s:.0f} s")
+
+    def _started_after_shortage(self) -> bool:
+        """Start the broker if it has ended for want of something; it may take a while to end."""
+        self.short = not self.met.wait_gone(process.GONE_S)
+        if not self.short:
+            self._note(Op.BROKER, Phase.INFO, detail=history.ENDED_SHORT)
+            self._restart(Restart())
+        return not self.short
+
+    def _publish_after_shortage(self, job: Job, step: Publish) -> None:
+        """Run publishers until one is answered; raise `ClientError` if none is within the liveness bound.
+
+        A broker looks at its disk only now and then, and refuses meanwhile.
+        """
+        ends = time.monotonic() + job.tolerances.liveness_s
+        while True:
+            error: ClientError = BlockedError("the broker did not confirm what a publisher sent")
+            try:
+                if self._run(job).ended != UNANSWERED and self._is_confirmed():
+                    return
+            except ClientError as failed:
+                error = failed
+            if time.monotonic() > ends or self.met.wait_gone(_LOOK_AGAIN_S):
+                raise error
+            job = self._client(step)
+
+    def _is_confirmed(self) -> bool:
+        """Whether the newest publisher had a send confirmed."""
+        newest = self.folder / f"publisher-{self.client_runner.counts['publisher']}.jsonl"
+        return any((each.op, each.phase) == (Op.SEND, Phase.OK) for each in history.read(newest).events)
+
+    def _not_served(self, error: LaunchError | ClientError) -> str:
+        """Return how a broker does not serve that runs, and has again what it was short of; empty if it is none."""
+        return str(error) if self.short and isinstance(error, ClientError) and not self.node.target.gone() else ""
 
     def _prove_ended(self, fault: TogetherFault | PowerLoss, result: JobResult, name: str) -> None:
         if not result.fired:
@@ -513,6 +507,7 @@ class TrialPlayer:
             self.evidence.share(self.company.meet(self.evidence.before_restart))
         self._note(Op.BROKER, Phase.INVOKE, detail=step.does)
         attempt = self.company.meet(lambda: self._before_start(step))
+        self.short = False
         traced = step.under if isinstance(step.under, TracedFault) else None
         self.traced = TracedRun(self.client_runner, self.running, traced) if traced else None
         beside = self.client_runner.begin([self._awaiting(each, attempt.ready_s) for each in step.beside])
@@ -534,6 +529,9 @@ class TrialPlayer:
         """Do what a restart does before the broker starts."""
         if step.clean:
             self.broker.stop()
+        elif self.was_short and not self.node.target.gone():
+            process.end_now(self.node.target)
+            process.prove_gone(self.node.target, "kill")
         if step.flushed:
             self.running.flush()
         if step.until is not None:

@@ -1,0 +1,127 @@
+"""Take a resource of a running broker away for a time: the space on its disk, or the files that it may open.
+
+The client that owns the trigger calls `begin` and `end`. The harness makes a `Resource` before it, and closes it when
+the client is done, or has died: then the resource is back.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+import pathlib
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+
+from conformance import processes
+from conformance.errors import FaultError
+from conformance.scenario.faults import FilledDisk, Shortage
+
+if sys.platform == "linux":
+    import resource
+
+_LEAST = 4096
+"""Bytes below which a file system has no block left to give."""
+
+
+@functools.cache
+def cannot() -> str:
+    """Return why this machine cannot change what another process may open; empty if it can."""
+    return "" if sys.platform == "linux" else "only Linux changes the limits of a running process (prlimit(2))"
+
+
+@contextlib.contextmanager
+def taken(fault: Shortage, folder: int | None, pids: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the descriptors that `Shortage` needs before the handles of the broker's processes; then undo everything.
+
+    `folder` is a descriptor of a folder on the file system that `FilledDisk` fills.
+    """
+    if isinstance(fault, FilledDisk):
+        assert folder is not None
+        filler = os.open(".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600, dir_fd=folder)
+        try:
+            yield [filler]
+        finally:
+            os.close(filler)
+        return
+    before = {pid: resource.prlimit(pid, resource.RLIMIT_NOFILE) for pid in pids}
+    try:
+        yield []
+    finally:
+        for pid, limits in before.items():
+            _limit(pid, limits)
+
+
+class Taken:
+    """The shortage as the client makes it, with the descriptors that it was passed.
+
+    Without files to open, a broker with its files at hand meets it only at a new connection: so one is made, to the
+    `address` of the broker, and stays until the end.
+    """
+
+    def __init__(self, fault: Shortage, descriptors: Sequence[int], address: tuple[str, int]) -> None:
+        self._address = address
+        self._knock: socket.socket | None = None
+        self._filler = descriptors[0] if isinstance(fault, FilledDisk) else -1
+        self._handles = descriptors[1:] if isinstance(fault, FilledDisk) else descriptors
+        self._before: dict[int, tuple[int, int]] = {}
+
+    def begin(self) -> str:
+        """Take the resource; return what shows that it is gone, for people. Raises `FaultError` if it is not."""
+        return self._fill() if self._filler >= 0 else self._use_up()
+
+    def end(self) -> None:
+        if self._knock:
+            self._knock.close()
+        if self._filler >= 0:
+            os.ftruncate(self._filler, 0)
+        for pid, limits in self._before.items():
+            _limit(pid, limits)
+
+    def _fill(self) -> str:
+        """Take every free block: in halves, as a file system may refuse a size for which it has no room."""
+        size, piece = 0, _free(self._filler)
+        while piece >= _LEAST:
+            try:
+                os.posix_fallocate(self._filler, size, piece)
+                size += piece
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise FaultError(f"the disk of the broker cannot be filled: {error.strerror}") from error
+                size = max(size, os.fstat(self._filler).st_size)
+                piece //= 2
+        left = _free(self._filler)
+        if left >= _LEAST:
+            raise FaultError(f"the disk of the broker is not full: it has {left} bytes")
+        return f"{size} bytes taken, {left} left"
+
+    def _use_up(self) -> str:
+        open_files = 0
+        for pid in (processes.pid_of(handle) for handle in self._handles):
+            with contextlib.suppress(ProcessLookupError, FileNotFoundError):
+                used = {int(name.name) for name in pathlib.Path(f"/proc/{pid}/fd").iterdir()}
+                first = next(number for number in range(len(used) + 1) if number not in used)
+                before = resource.prlimit(pid, resource.RLIMIT_NOFILE, (first, _hard(pid)))
+                self._before[pid] = before
+                open_files += len(used)
+        if not open_files:
+            raise FaultError("no process of the broker is there whose open files could be counted")
+        with contextlib.suppress(OSError):  # the kernel, and not the broker, takes it
+            self._knock = socket.create_connection(self._address, timeout=1)
+        return f"{open_files} files are open, and no more can be"
+
+
+def _hard(pid: int) -> int:
+    return resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
+
+
+def _limit(pid: int, limits: tuple[int, int]) -> None:
+    with contextlib.suppress(ProcessLookupError):  # it has ended
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+
+
+def _free(descriptor: int) -> int:
+    found = os.fstatvfs(descriptor)
+    return found.f_bavail * found.f_frsize

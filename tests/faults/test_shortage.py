@@ -1,0 +1,121 @@
+"""A resource that is taken away for a time: the space of a disk, and the files that a process may open."""
+
+import errno
+import os
+import resource
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from conformance import processes
+from conformance.errors import FaultError
+from conformance.faults import shortage
+from conformance.faults.power.image import LossyDisk, cannot
+from conformance.ledger import Ledger
+from conformance.scenario.script import FilesUsedUp, FilledDisk, Nth
+
+pytestmark = pytest.mark.process
+
+FILLED, USED_UP = FilledDisk(Nth("confirm", 1), hold_s=1), FilesUsedUp(Nth("confirm", 1), hold_s=1)
+NOWHERE = ("127.0.0.1", 9)
+SIZE = 64 << 20
+
+OPENS = """
+import sys
+print("ready", flush=True)
+for line in sys.stdin:
+    try:
+        open("/dev/null").close()
+        print("opened", flush=True)
+    except OSError as error:
+        print(error.errno, flush=True)
+"""
+
+
+@pytest.fixture
+def disk(tmp_path):
+    if why := cannot():
+        pytest.skip(why)
+    with Ledger(tmp_path, "shortage") as ledger:
+        image = LossyDisk.make(ledger, tmp_path / "disk.img", tmp_path / "disk", size=SIZE)
+        with image, image.handle() as folder:
+            yield image.mountpoint, folder
+
+
+def test_every_block_is_taken_and_given_back(disk):
+    mountpoint, folder = disk
+    before = shortage._free(folder)
+    with shortage.taken(FILLED, folder, []) as descriptors:
+        short = shortage.Taken(FILLED, descriptors, NOWHERE)
+        said = short.begin()
+        with pytest.raises(OSError, match="No space left") as caught:
+            (mountpoint / "one").write_bytes(b"x" * 4096)
+        short.end()
+        given_back = shortage._free(folder)
+        (mountpoint / "two").write_bytes(b"x" * 4096)
+
+    assert said.endswith(" bytes taken, 0 left")
+    assert caught.value.errno == errno.ENOSPC
+    assert before - given_back < 1 << 20
+    assert sorted(path.name for path in mountpoint.iterdir()) == ["one", "two"]
+
+
+def test_the_space_is_back_when_the_client_died(disk):
+    """It had filled the disk, and could not free it."""
+    mountpoint, folder = disk
+    with shortage.taken(FILLED, folder, []) as descriptors:
+        shortage.Taken(FILLED, descriptors, NOWHERE).begin()
+
+    (mountpoint / "one").write_bytes(b"x" * 4096)
+
+
+@pytest.fixture
+def victim():
+    """A process that tries to open a file for each line that it reads; `ask` returns what came of it."""
+    with subprocess.Popen([sys.executable, "-c", OPENS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"ready\n"
+
+        def ask():
+            process.stdin.write(b"?\n")
+            process.stdin.flush()
+            return process.stdout.readline().decode().strip()
+
+        with processes.opened_all([process.pid]) as opened:
+            yield process.pid, list(opened.values()), ask
+        process.kill()
+
+
+def test_no_file_can_be_opened_until_the_end(victim):
+    pid, handles, ask = victim
+    before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    with socket.create_server(("127.0.0.1", 0)) as server, shortage.taken(USED_UP, None, [pid]) as descriptors:
+        short = shortage.Taken(USED_UP, [*descriptors, *handles], server.getsockname())
+        said = short.begin()
+        knocked = server.accept()[0]
+        during = ask()
+        short.end()
+        after = ask()
+        assert knocked.recv(1) == b""
+
+    assert said.endswith(" files are open, and no more can be")
+    assert [str(errno.EMFILE), "opened"] == [during, after]
+    assert before == resource.prlimit(pid, resource.RLIMIT_NOFILE)
+
+
+def test_the_limit_is_back_when_the_client_died(victim):
+    pid, handles, ask = victim
+    with shortage.taken(USED_UP, None, [pid]) as descriptors:
+        shortage.Taken(USED_UP, [*descriptors, *handles], NOWHERE).begin()
+        assert str(errno.EMFILE) == ask()
+
+    assert "opened" == ask()
+
+
+def test_a_process_that_has_ended_is_no_effect(victim):
+    pid, handles, _ = victim
+    os.kill(pid, 9)
+    assert processes.wait_ended(handles, 10)
+    with pytest.raises(FaultError, match="no process of the broker"), shortage.taken(USED_UP, None, []) as descriptors:
+        shortage.Taken(USED_UP, [*descriptors, *handles], NOWHERE).begin()
