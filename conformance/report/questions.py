@@ -22,7 +22,7 @@ from conformance.judge.reasons import UNSHOWN, count_faults
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.judge.rules import UNPLAYED
 from conformance.records import RunRecord
-from conformance.report.phrases import UNTRIED
+from conformance.report.phrases import UNTRIED, settings_words
 from conformance.scenario import Scenario
 from conformance.scenario.faults import FAULTS, Cause
 
@@ -163,6 +163,12 @@ class Cell:
         return f"{self.fact} ({self.note})" if self.note else self.fact
 
     @property
+    def share(self) -> str:
+        """`3 of 15 kills`, `0 of 42 kills`: in how many of the faults that took effect something was wrong."""
+        wrong = self.seen if self.verdict in (Verdict.VIOLATED, Verdict.OBSERVED) else ""
+        return (wrong or f"0 of {self.tried}") if self.counts else self.word
+
+    @property
     def tried(self) -> str:
         """`42 kills`, or `71 faults` of several kinds."""
         total = sum(every for _, _, every in self.counts)
@@ -180,6 +186,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     `page` is the folder of `fixtures` whose README has it, `name` the row there. A check of one of the `claims` in one
     of the `scenarios` shows it, with these `settings`; without claims none does. An empty protocol or client means any.
+    `remedy` says what to set or do against it, and `link` is where it is described.
     """
 
     page: str
@@ -192,6 +199,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, str | int | bool] = {}
     claims: tuple[str, ...] = ()
     scenarios: tuple[str, ...] = ()
+    remedy: str = ""
+    link: str = ""
 
     def concerns(self, run: RunRecord) -> bool:
         """Whether it is about the product and version of a run, over its protocol and client."""
@@ -211,8 +220,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         """`a new queue is forgotten (queue_type=quorum)`."""
-        settings = ", ".join(f"{name}={str(value).lower()}" for name, value in self.settings.items())
-        return f"{self.title} ({settings})" if settings else self.title
+        return f"{self.title} ({settings_words(self.settings)})" if self.settings else self.title
 
 
 @functools.cache
@@ -223,7 +231,8 @@ def problems() -> tuple[Problem, ...]:
     for path in sorted((paths.fixtures() / "bugs").glob("*.toml")):
         bug = tomllib.loads(path.read_text("utf-8"))
         if "not_shown" not in bug:
-            found.append({**bug, "page": "bugs", "name": path.name, "versions": [bug["bad"]]})
+            remedy = f"Version {bug['good']} does not do it." if "good" in bug else ""
+            found.append({"remedy": remedy, **bug, "page": "bugs", "name": path.name, "versions": [bug["bad"]]})
     return tuple(msgspec.convert(found, list[Problem]))
 
 

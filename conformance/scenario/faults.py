@@ -26,7 +26,7 @@ class Cause(enum.StrEnum):
     KILL = "the broker is killed"
     STOP = "the broker is stopped"
     DISK = "the disk fails"
-    DAMAGE = "the disk gives back something else"
+    DAMAGE = "stored data are damaged"
     POWER = "the power fails"
     NODES = "nodes are killed"
 
