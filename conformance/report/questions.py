@@ -82,7 +82,8 @@ NAMED = 3
 """So many undecided scenarios are named, and the others are counted."""
 
 _ENDS = (Cause.KILL, Cause.DISK, Cause.POWER)
-_NOT_STORED = ("confirmed_before_sync", "confirmed_though_sync_failed")
+NOT_STORED = ("confirmed_before_sync", "confirmed_though_sync_failed")
+"""Messages that were confirmed and are not on the disk, so that a power loss would lose them."""
 LOST = "lost"
 _NOUNS: Sequence[tuple[str, Sequence[str]]] = (
     ("wrong", ()),
@@ -211,11 +212,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the check of this row shows it; the checks of every trial judge its scenarios too."""
         return row.claim in self.claims and (row.standing or row.scenario in self.scenarios)
 
-    def questions(self, scripts: Mapping[str, Scenario]) -> set[str]:
-        """Return the questions of the checks that show it."""
+    def anomalies(self, scripts: Mapping[str, Scenario]) -> set[str]:
+        """Return the anomalies of the checks that show it."""
         checks = [item.decides for item in scripts.values() if item.standing or item.id in self.scenarios]
-        shows = [decides[claim] for decides in checks for claim in self.claims if claim in decides]
-        return {question_of(check.anomaly) for check in shows}
+        return {decides[claim].anomaly for decides in checks for claim in self.claims if claim in decides}
 
     @property
     def text(self) -> str:
@@ -304,7 +304,7 @@ def noun_of(anomaly: str) -> str:
 
 def is_loss(anomaly: str) -> bool:
     """Whether it is the loss of confirmed messages."""
-    return anomaly.startswith("lost") or anomaly in _NOT_STORED
+    return anomaly.startswith("lost") or anomaly in NOT_STORED
 
 
 def cell(rows: Iterable[VerdictRow], asks: str = "") -> Cell:
@@ -387,7 +387,7 @@ def lines(judgement: Judgement, scenarios: Mapping[str, Scenario] = MappingProxy
             asks,
             (row for row in judgement.rows if answers(asks, row.anomaly)),
             (one for one in left if answers(asks, one.anomaly)),
-            (one for one in of_version if asks in one.questions(scenarios)),
+            (one for one in of_version if asks in map(question_of, one.anomalies(scenarios))),
         )
         for asks in QUESTIONS
     ]

@@ -10,16 +10,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from conformance import claims, paths, scenario
 from conformance.judge.rows import Verdict, VerdictRow
 from conformance.report import phrases, questions
 from conformance.report.questions import Problem
 from conformance.report.site.runs import RunView
-
-ABOUT = (questions.FIRST, "Does nothing leave silently?")
-"""The questions whose failures are losses of messages."""
 
 STOCK = "as configured"
 
@@ -59,7 +56,7 @@ def answers(found: Iterable[Loss]) -> dict[str, list[str]]:
     for loss in found:
         heading = _SEEN if loss.seen else _KNOWN if loss.problems else _NEEDED
         stock = f"{STOCK} ({loss.run.over}): {loss.seen or loss.says}"
-        words = stock if loss.setting == STOCK else loss.setting.replace(", ", " with ")
+        words = stock if loss.setting == STOCK else questions.listed(loss.setting.split(", "))
         if not any(words in group for group in groups.values()):
             groups[heading].append(words)
     return {heading: group for heading, group in groups.items() if group}
@@ -78,20 +75,21 @@ def _own_settings(adapter: str) -> dict[str, str]:
 
 
 def _violated(run: RunView) -> Iterator[Loss]:
-    """Yield for each kind of fault the losses of the broker as it was configured, also those that it may have."""
-    bad = [
-        row
-        for row in run.report.verdicts
-        if _is_about_loss(row) and (row.verdict is Verdict.VIOLATED or row.failed_unpromised)
-    ]
+    """Yield for each kind of fault the losses of the broker as it was configured, also those that it may have.
+
+    They are counted among all faults in which the run looked for lost messages, as in the answer to the first question.
+    """
+    asked = [row for row in run.report.verdicts if _is_loss(row.anomaly)]
+    bad = [row for row in asked if row.verdict is Verdict.VIOLATED or row.failed_unpromised]
     for fault in dict.fromkeys(row.fault for row in bad):
         rows = sorted((row for row in bad if row.fault == fault), key=_own_first)
         known = tuple(one for one in questions.known_problems(run.report.run) if any(map(one.is_shown_by, rows)))
-        cell = questions.cell([row for row in rows if row.verdict is Verdict.VIOLATED], questions.FIRST)
+        cell = questions.cell([row for row in asked if row.fault == fault], questions.FIRST)
+        violated = cell.verdict is Verdict.VIOLATED
         yield Loss(
             run=run,
             setting=STOCK,
-            seen=cell.fact or f"not promised: {rows[0].failed_unpromised}",
+            seen=f"{_verb(rows)} in {cell.seen}" if violated else f"not promised: {rows[0].failed_unpromised}",
             says=rows[0].says,
             remedy=_remedies(known),
             problems=known,
@@ -108,7 +106,7 @@ def _known(run: RunView, shown: Iterable[Problem]) -> Iterator[Loss]:
     scripts, shown = scenario.load(claims.load()), [*shown]
     together: dict[tuple[str, tuple[str, ...]], list[Problem]] = {}
     for problem in questions.known_problems(run.report.run):
-        if problem not in shown and problem.questions(scripts) & {*ABOUT}:
+        if problem not in shown and any(map(_is_loss, problem.anomalies(scripts))):
             words = phrases.settings_words(problem.settings) or STOCK
             together.setdefault((words, problem.scenarios[:1]), []).append(problem)
     for (words, _), known in together.items():
@@ -140,7 +138,7 @@ def _untried(run: RunView, tried: Iterable[str]) -> Iterator[Loss]:
     """Yield the settings that a promise about losses needs, and that no control of the run has changed."""
     known, own = claims.load().claims, run.report.run
     names = {part.partition("=")[0] for setting in tried for part in setting.split(", ")}
-    rows = [row for row in run.report.verdicts if _is_about_loss(row) and row.verdict is not Verdict.NOT_APPLICABLE]
+    rows = [row for row in run.report.verdicts if _is_loss(row.anomaly) and row.verdict is not Verdict.NOT_APPLICABLE]
     for row in sorted((row for row in rows if row.claim in known), key=_own_first):
         for name in known[row.claim].when:
             may = own.weakens is None or name in own.weakens
@@ -149,8 +147,8 @@ def _untried(run: RunView, tried: Iterable[str]) -> Iterator[Loss]:
                 yield Loss(run, f"{name}=false", "", row.says, f"Keep {_values(run, [name])}.")
 
 
-def _is_about_loss(row: VerdictRow) -> bool:
-    return any(questions.answers(asks, row.anomaly) for asks in ABOUT) and questions.noun_of(row.anomaly) != "wrong"
+def _is_loss(anomaly: str) -> bool:
+    return questions.noun_of(anomaly) in (questions.LOST, "gone")
 
 
 def _own_first(row: VerdictRow) -> tuple[bool, bool, bool]:
@@ -162,7 +160,12 @@ def _values(run: RunView, names: Iterable[str]) -> str:
     return phrases.settings_words({name: run.report.run.settings[name] for name in names})
 
 
-def _lost(rows: Iterable[VerdictRow]) -> str:
+def _verb(rows: Iterable[VerdictRow]) -> str:
+    stored = any(row.anomaly not in questions.NOT_STORED for row in rows)
+    return "lost" if stored else "confirmed before they were stored"
+
+
+def _lost(rows: Sequence[VerdictRow]) -> str:
     """`lost in 20 of 20 trials if the broker is killed`: each scenario has one control, however many its claims."""
     sums: dict[str, dict[str, tuple[int, int]]] = {}
     for row in rows:
@@ -174,4 +177,4 @@ def _lost(rows: Iterable[VerdictRow]) -> str:
         f"{'' if cause == next(iter(questions.MODELS)) else f' if {cause}'}"
         for cause, each in sums.items()
     ]
-    return f"lost in {questions.listed(parts)}"
+    return f"{_verb(rows)} in {questions.listed(parts)}"
