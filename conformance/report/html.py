@@ -38,6 +38,7 @@ from conformance.scenario.values import OPEN_PAIRS, open_pairs
 
 _ROW = re.compile(r"<tr>(\s*<td><code>([\w.-]+)</code></td>)")
 _BESIDE = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]*\)")
+_ISSUE = re.compile(r"(?<![\w/])([\w.-]+/[\w.-]+) #(\d+)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,9 +97,10 @@ def write_html(
     scenarios: Mapping[str, Scenario],
     path: Path,
     expected: Expectations | None = None,
+    home: str = "",
 ) -> None:
     """Write the page; invalid bytes of a log become `?`."""
-    model.write(page(judgement, catalogue, scenarios, expected), path)
+    model.write(page(judgement, catalogue, scenarios, expected, home), path)
 
 
 def page(
@@ -106,7 +108,9 @@ def page(
     catalogue: Catalogue,
     scenarios: Mapping[str, Scenario],
     expected: Expectations | None = None,
+    home: str = "",
 ) -> str:
+    """Return the page; `home` is the address of the page of its broker in a site."""
     problems = questions.known_problems(judgement.run)
     return (
         environment()
@@ -114,6 +118,7 @@ def page(
         .render(
             report=model.report(judgement, catalogue, expected),
             run=judgement.run,
+            home=home,
             doubts=model.doubts(judgement, catalogue, expected),
             questions=questions.lines(judgement, scenarios),
             opening=questions.opening(judgement),
@@ -354,10 +359,13 @@ def first_violation(rows: Iterable[VerdictRow], expected: Expectations | None = 
 
 @functools.cache
 def markdown(path: Path) -> Markup:
-    """Return a Markdown file of ours as HTML: tables whose rows about a file can be linked to, no links beside it."""
+    """Return a Markdown file of ours as HTML: rows about a file can be linked to, and `owner/name #7` is a link.
+
+    Links to files beside it are left out.
+    """
     text = _BESIDE.sub(r"\1", path.read_text("utf-8"))
     made = MarkdownIt("commonmark", {"html": False}).enable("table").render(text)
-    made = _ROW.sub(r'<tr id="\2">\1', made)
+    made = _ISSUE.sub(r'<a href="https://github.com/\1/issues/\2">\1 #\2</a>', _ROW.sub(r'<tr id="\2">\1', made))
     return Markup(made)  # noqa: S704 - our own file, in which HTML is escaped
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from conformance import counting
 from conformance.counting import ordinal, plural
@@ -86,6 +86,23 @@ def command_to_decide(row: VerdictRow, command: str) -> str:
     """
     kept = _without_selection(command)
     return f"{kept} {shlex.join(['--claims', row.claim, '--trials', str(max(2 * row.trials, 6))])}" if kept else ""
+
+
+def command_to_repeat(row: VerdictRow, run: RunRecord, settings: Iterable[str] = ()) -> str:
+    """Return the command that plays the scenario of a row again; empty if the run had none.
+
+    With `settings` (`NAME=VALUE`) it plays what a control was: the claim is then required, since they give it up.
+    """
+    kept = _without_selection(run.command)
+    words = ["--scenario", row.scenario, "--seed", str(run.seed)]
+    for setting in settings:
+        words += ["--set", setting]
+    return f"{kept} {shlex.join([*words, *(['--require', row.claim] if settings else [])])}" if kept else ""
+
+
+def settings_words(settings: Mapping[str, bool | int | str]) -> str:
+    """`persistence=true, queue_type=quorum`."""
+    return ", ".join(f"{name}={str(value).lower()}" for name, value in settings.items())
 
 
 def _without_selection(command: str) -> str:

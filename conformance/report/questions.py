@@ -22,7 +22,7 @@ from conformance.judge.reasons import UNSHOWN, count_faults
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.judge.rules import UNPLAYED
 from conformance.records import RunRecord
-from conformance.report.phrases import UNTRIED
+from conformance.report.phrases import UNTRIED, settings_words
 from conformance.scenario import Scenario
 from conformance.scenario.faults import FAULTS, Cause
 
@@ -82,7 +82,8 @@ NAMED = 3
 """So many undecided scenarios are named, and the others are counted."""
 
 _ENDS = (Cause.KILL, Cause.DISK, Cause.POWER)
-_NOT_STORED = ("confirmed_before_sync", "confirmed_though_sync_failed")
+NOT_STORED = ("confirmed_before_sync", "confirmed_though_sync_failed")
+"""Messages that were confirmed and are not on the disk, so that a power loss would lose them."""
 LOST = "lost"
 _NOUNS: Sequence[tuple[str, Sequence[str]]] = (
     ("wrong", ()),
@@ -163,6 +164,12 @@ class Cell:
         return f"{self.fact} ({self.note})" if self.note else self.fact
 
     @property
+    def share(self) -> str:
+        """`3 of 15 kills`, `0 of 42 kills`: in how many of the faults that took effect something was wrong."""
+        wrong = self.seen if self.verdict in (Verdict.VIOLATED, Verdict.OBSERVED) else ""
+        return (wrong or f"0 of {self.tried}") if self.counts else self.word
+
+    @property
     def tried(self) -> str:
         """`42 kills`, or `71 faults` of several kinds."""
         total = sum(every for _, _, every in self.counts)
@@ -180,6 +187,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
 
     `page` is the folder of `fixtures` whose README has it, `name` the row there. A check of one of the `claims` in one
     of the `scenarios` shows it, with these `settings`; without claims none does. An empty protocol or client means any.
+    `remedy` says what to set or do against it, and `link` is where it is described.
     """
 
     page: str
@@ -192,6 +200,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
     settings: dict[str, str | int | bool] = {}
     claims: tuple[str, ...] = ()
     scenarios: tuple[str, ...] = ()
+    remedy: str = ""
+    link: str = ""
 
     def concerns(self, run: RunRecord) -> bool:
         """Whether it is about the product and version of a run, over its protocol and client."""
@@ -202,17 +212,15 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the check of this row shows it; the checks of every trial judge its scenarios too."""
         return row.claim in self.claims and (row.standing or row.scenario in self.scenarios)
 
-    def questions(self, scripts: Mapping[str, Scenario]) -> set[str]:
-        """Return the questions of the checks that show it."""
+    def anomalies(self, scripts: Mapping[str, Scenario]) -> set[str]:
+        """Return the anomalies of the checks that show it."""
         checks = [item.decides for item in scripts.values() if item.standing or item.id in self.scenarios]
-        shows = [decides[claim] for decides in checks for claim in self.claims if claim in decides]
-        return {question_of(check.anomaly) for check in shows}
+        return {decides[claim].anomaly for decides in checks for claim in self.claims if claim in decides}
 
     @property
     def text(self) -> str:
         """`a new queue is forgotten (queue_type=quorum)`."""
-        settings = ", ".join(f"{name}={str(value).lower()}" for name, value in self.settings.items())
-        return f"{self.title} ({settings})" if settings else self.title
+        return f"{self.title} ({settings_words(self.settings)})" if self.settings else self.title
 
 
 @functools.cache
@@ -223,7 +231,8 @@ def problems() -> tuple[Problem, ...]:
     for path in sorted((paths.fixtures() / "bugs").glob("*.toml")):
         bug = tomllib.loads(path.read_text("utf-8"))
         if "not_shown" not in bug:
-            found.append({**bug, "page": "bugs", "name": path.name, "versions": [bug["bad"]]})
+            remedy = f"Version {bug['good']} does not do it." if "good" in bug else ""
+            found.append({"remedy": remedy, **bug, "page": "bugs", "name": path.name, "versions": [bug["bad"]]})
     return tuple(msgspec.convert(found, list[Problem]))
 
 
@@ -295,7 +304,7 @@ def noun_of(anomaly: str) -> str:
 
 def is_loss(anomaly: str) -> bool:
     """Whether it is the loss of confirmed messages."""
-    return anomaly.startswith("lost") or anomaly in _NOT_STORED
+    return anomaly.startswith("lost") or anomaly in NOT_STORED
 
 
 def cell(rows: Iterable[VerdictRow], asks: str = "") -> Cell:
@@ -378,7 +387,7 @@ def lines(judgement: Judgement, scenarios: Mapping[str, Scenario] = MappingProxy
             asks,
             (row for row in judgement.rows if answers(asks, row.anomaly)),
             (one for one in left if answers(asks, one.anomaly)),
-            (one for one in of_version if asks in one.questions(scenarios)),
+            (one for one in of_version if asks in map(question_of, one.anomalies(scenarios))),
         )
         for asks in QUESTIONS
     ]

@@ -59,20 +59,7 @@ class Comparison:
 
     @property
     def trends(self) -> list[Trend]:
-        """The claims that a run has tried, those that changed first."""
-        words = [model.answers(report.judgement) for report in self.reports]
-        says = {row.claim: row.says for report in self.reports for row in report.verdicts}
-        found = [
-            Trend(
-                claim,
-                says[claim],
-                tuple(None if (word := each.get(claim)) in phrases.UNTRIED else word for each in words),
-            )
-            for claim in sorted(says)
-        ]
-        return sorted(
-            (one for one in found if any(one.answers)), key=lambda one: (CHANGES.index(one.change), one.claim)
-        )
+        return trends(self.reports)
 
     @property
     def differences(self) -> list[str]:
@@ -124,6 +111,19 @@ class Comparison:
             yield f"the last against all earlier runs of {self.reports[-1].run.version}:"
             yield from pooled
         yield f"exit code {self.expectations.exit_code}: {self.expectations.means}"
+
+
+def trends(reports: Sequence[Report]) -> list[Trend]:
+    """Return the claims that a run has tried, those that changed first."""
+    words = [model.answers(report.judgement) for report in reports]
+    says = {row.claim: row.says for report in reports for row in report.verdicts}
+    found = [
+        Trend(
+            claim, says[claim], tuple(None if (word := each.get(claim)) in phrases.UNTRIED else word for each in words)
+        )
+        for claim in sorted(says)
+    ]
+    return sorted((one for one in found if any(one.answers)), key=lambda one: (CHANGES.index(one.change), one.claim))
 
 
 def _by_row(lines: Iterable[tuple[VerdictRow | None, str]]) -> Iterator[tuple[tuple[str, str, str], str]]:

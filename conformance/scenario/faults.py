@@ -27,7 +27,7 @@ class Cause(enum.StrEnum):
     STOP = "the broker is stopped"
     DISK = "the disk fails"
     SHORTAGE = "a resource runs out for a time"
-    DAMAGE = "the disk gives back something else"
+    DAMAGE = "stored data are damaged"
     POWER = "the power fails"
     NODES = "nodes are killed"
 
@@ -112,7 +112,7 @@ class _Shortage(_Fault, frozen=True):
 class FilledDisk(_Shortage, frozen=True):
     """Another process takes all the space that is left on the file system of the broker's data, and gives it back.
 
-    A real one: every write that needs a new block gets ENOSPC, and no space is left by the count of the file system. That
+    A real one: every write that needs a new block gets ENOSPC, and by the count of the file system no space is left. It
     is the broker's own, so nothing else of the machine meets it.
     """
 

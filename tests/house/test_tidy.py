@@ -369,6 +369,7 @@ def test_no_dead_data_file():
         *(ROOT / "fixtures").rglob("*.md"),
         *(ROOT / "fixtures").rglob("broker.toml"),
         *(ROOT / "fixtures").rglob("*.j2"),
+        *(ROOT / "reports" / "templates").rglob("*.j2"),
     ]
     text = "\n".join(path.read_text() for path in readers)
     files = [

@@ -16,7 +16,8 @@ def addresses(catalogue, scenarios, tmp_path_factory):
     write_all(judgement(*healthy, version="1"), catalogue, scenarios, runs / "healthy")
     write_all(full(catalogue, scenarios), catalogue, scenarios, runs / "full")
     index = site.write([runs], runs / "site")
-    return {"healthy": runs / "healthy/report.html", "full": runs / "full/report.html", "site": index}
+    site_pages = {"site": index, "claims": index.parent / "claims.html", "broker": index.parent / "artemis/index.html"}
+    return {"healthy": runs / "healthy/report.html", "full": runs / "full/report.html", **site_pages}
 
 
 @pytest.fixture
@@ -39,7 +40,14 @@ def opened(browser, addresses):
 
 
 @pytest.mark.parametrize(
-    ("name", "width", "scheme"), [("healthy", 390, "light"), ("full", 1300, "dark"), ("site", 390, "dark")]
+    ("name", "width", "scheme"),
+    [
+        ("healthy", 390, "light"),
+        ("full", 1300, "dark"),
+        ("site", 390, "dark"),
+        ("broker", 390, "light"),
+        ("claims", 1300, "dark"),
+    ],
 )
 def test_every_user_can_read_it(opened, name, width, scheme):
     """axe-core finds nothing serious, and no page is wider than its window, with everything unfolded."""
@@ -165,7 +173,7 @@ def test_other_verdicts_keep_their_sign(opened):
 
 def test_the_site_leads_to_a_claim(opened):
     """A click on an answer opens the page of the run at that claim, which unfolds."""
-    page = opened("site")
+    page = opened("claims")
     page.locator("table a.v").first.click()
     page.wait_for_url("**/report.html#claim-*")
     name = page.url.partition("#")[2]

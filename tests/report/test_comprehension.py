@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from report_rows import judgement, row, unanswered, violated
 
+from conformance import paths
 from conformance.judge.rows import Verdict
 from conformance.judge.rules import UNPLAYED
 from conformance.report import questions, write_all
@@ -110,3 +111,53 @@ def test_the_first_screen_answers(first_screen, rows, command, answers, faults, 
     assert (answers, faults, next_command) == read(text)
     assert ("lost 2,040 of 28,849 confirmed messages, in 22 of 45 kills" in text) == (rows is LOSES)
     assert ("publisher-1 sent message p1-000213; the broker confirmed it 2.8 ms later." in text) == (rows is LOSES)
+
+
+SITE = paths.root() / "reports" / "examples" / "index.html"
+SHOWN = {
+    "activemq": ["persistence=false", "lost in 3 of 3 trials if the broker is killed", "Keep persistence=true."],
+    "artemis": ["lost in 3 of 3 full disks", "lost in 12 of 60 power losses", "journal_type=ASYNCIO"],
+    "openmq": ["persistence=false", "not tried by a run here", "Keep persistence=true."],
+    "qpid": [
+        "journal_buffer_ms=500, sync_non_transactional=false and sync_transactional=false",
+        "lost in 3 of 3 trials if the broker is killed",
+    ],
+    "rabbitmq": ["lost in 6 of 6 power losses", "queue_type=quorum: such a queue syncs before it confirms."],
+    "reference": ["persistence=false", "lost in 3 of 3 trials if the broker is stopped", "Keep persistence=true."],
+}
+"""By broker of the published site, what its first screen must say of the settings that lose messages."""
+
+
+@pytest.mark.parametrize(
+    "broker", sorted({path.parent.parent.parent.name for path in SITE.parent.glob("*/*/*/*.json")})
+)
+def test_a_click_leads_to_the_setting_that_loses_messages(browser, broker):
+    """From the index to the page of each broker, whose first screen has the settings, what was seen, and what to set."""
+    page = browser.new_page(viewport={"width": 1300, "height": 900})
+    page.goto(SITE.as_uri())
+    page.locator(f'th a[href="{broker}/index.html"]').first.click()
+    page.wait_for_url(f"**/{broker}/index.html")
+    text, name = page.evaluate(VISIBLE), page.locator("h1").inner_text()
+    answers = page.locator("#answer li").all()
+    cut = [one.inner_text() for one in answers if one.bounding_box()["y"] + one.bounding_box()["height"] > 900]
+    page.close()
+
+    title = name.removeprefix("What loses messages on ").removesuffix(", and what to set")
+    assert f"Which setting loses messages on {title}?" in text
+    assert [words for words in SHOWN[broker] if words not in text] == []
+    assert (True, []) == (bool(answers), cut)
+
+
+def test_a_cell_of_the_site_leads_to_what_explains_it(browser):
+    """Each cell with a loss opens the page of its broker at the row of that fault, which says in how many it was seen."""
+    page = browser.new_page(viewport={"width": 1300, "height": 900})
+    page.goto(SITE.as_uri())
+    cells = [(one.get_attribute("href"), one.locator("b").inner_text()) for one in page.locator("a.t-VIOLATED").all()]
+    explained = []
+    for address, share in cells:
+        page.goto(f"{SITE.parent.as_uri()}/{address}")
+        row = page.locator(f'[id="{address.partition("#")[2]}"]')
+        explained.append(share.removeprefix("✗ ") in row.inner_text() and 0 <= row.bounding_box()["y"] < 900)
+    page.close()
+
+    assert [True] * 4 == explained
