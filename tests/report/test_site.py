@@ -71,6 +71,11 @@ def test_what_is_known_stands_at_each_run(run_of, tmp_path):
 
     assert [
         ("findings", "rabbitmq_serves_no_more_after_full_disk.py", "no client is served after the disk was full"),
+        (
+            "findings",
+            "rabbitmq_amqp091_decimal_ends_its_consumer.py",
+            "a decimal of AMQP 0-9-1 ends each consumer over AMQP 1.0",
+        ),
         ("findings", "rabbitmq_confirms_before_sync.py", "classic queues confirm before a sync"),
         ("findings", "rabbitmq_new_queue_forgotten.py", "a new queue is forgotten (queue_type=quorum)"),
         ("bugs", "rabbitmq-15725.toml", "RabbitMQ 15725 (queue_type=quorum)"),

@@ -135,6 +135,14 @@ WITH_QUEUES_OF_ITS_OWN = {
     ],
 }
 
+THROUGH_ITS_ONE_PORT = {
+    "rabbitmq_amqp091_decimal_ends_its_consumer.py": [
+        "a header that is a text: came",
+        "a header that is a decimal: two consumers were ended",
+    ]
+}
+"""A script that speaks two protocols to the same address."""
+
 ON_RABBITMQ_4 = {"rabbitmq_confirms_before_sync.py": ["100 confirmed one by one; 0 calls that sync in that time"]}
 
 FILLED = {
@@ -254,6 +262,7 @@ EVERY = [
     *OF_ITS_DISK,
     *ON_RABBITMQ,
     *ON_RABBITMQ_4,
+    *THROUGH_ITS_ONE_PORT,
     *FILLED,
     *STARTED_THERE,
     *WITH_QUEUES_OF_ITS_OWN,
@@ -410,12 +419,13 @@ def test_reproduced_on_rabbitmq_in_its_own_queues(prepared, name):
 @pytest.mark.skipif(bool(fetch.not_installed(RABBITMQ_4.file)), reason=fetch.not_installed(RABBITMQ_4.file))
 def test_reproduced_on_rabbitmq_4(prepared):
     """Traced from outside: classic queues, as they are by default."""
-    broker = prepared(RABBITMQ_4, "a")
+    broker = prepared(RABBITMQ_4, "ab")
     broker.start()
     (pid,) = (pid for pid in broker.processes() if name_of(pid) == "beam.smp")
     address = "{}:{}".format(*broker.endpoint("amqp"))
 
     assert ON_RABBITMQ_4 == {name: said(name, address, "/queues/a", str(pid)) for name in ON_RABBITMQ_4}
+    assert THROUGH_ITS_ONE_PORT == {name: said(name, address, "b") for name in THROUGH_ITS_ONE_PORT}
 
 
 @pytest.mark.full
