@@ -216,6 +216,13 @@ def test_a_nul_ends_a_head_without_a_blank_line():
     assert [("SEND", 22), ("BEGIN", 8)] == stomp(b"SEND\ncontent-length:9\0BEGIN\n\n\0")
 
 
+def test_a_nul_in_a_header_is_an_octet_of_it():
+    """STOMP 1.2 allows it; RabbitMQ passes a binary correlation-id on so."""
+    assert [("MESSAGE", 34), ("RECEIPT", 23)] == stomp(
+        b"MESSAGE\ncorrelation-id:\0\1\n\nbody\n\n\0RECEIPT\nreceipt-id:1\n\n\0"
+    )
+
+
 def test_a_receipt_names_the_command_that_it_answers():
     """With or without escapes; for a SUBSCRIBE it is no answer; one that was never asked for is an answer and says so."""
     pairs = ((b"COMMIT", b"a\\c1"), (b"SUBSCRIBE", b"s"), (b"ACK", b"x"))

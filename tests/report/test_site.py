@@ -84,6 +84,14 @@ def test_what_is_known_stands_at_each_run(run_of, tmp_path):
     assert [name for folder, name, _ in known if f'<tr id="{name}">' not in ids[folder]] == []
 
 
+def test_a_claim_undecided_in_the_only_run_of_a_broker(run_of, tmp_path):
+    """No earlier version says whether that is new."""
+    run_of("a", row(anomaly="lost", fault="kill", verdict=Verdict.INCONCLUSIVE, reason="why"), adapter="artemis")
+    index = site.write([tmp_path / "runs"], tmp_path / "site")
+
+    assert "undecided" in (index.parent / "artemis/index.html").read_text()
+
+
 def test_how_much_a_run_played_stands_beside_it(run_of, tmp_path):
     """And what a quick run left out is not hidden in its cells."""
     left = row(anomaly="lost", fault="power_loss", verdict=Verdict.NOT_TRIED, reason=UNPLAYED[0], control=None)

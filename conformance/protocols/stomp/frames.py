@@ -40,6 +40,7 @@ _IDENTITY = {"SEND": ("receipt",), "MESSAGE": ("ack", "message-id"), "RECEIPT": 
 _CARRIERS = ("SEND", "MESSAGE")
 _SHOWN = ("receipt", "message-id", "ack", "id", "receipt-id")
 _COMMAND = re.compile(rb"[A-Z]{1,32}")
+_ENDED = re.compile(rb"(?s:[^\n\0]*|.*?\n)\0|(?s:.*?)\0(?=[\r\n]*[A-Z]{1,32}\r?\n)")
 _ESCAPED = re.compile(r"\\([rnc\\])")
 _UNESCAPED = {"r": "\r", "n": "\n", "c": ":", "\\": "\\"}
 _LF, _CR = 10, 13
@@ -162,14 +163,16 @@ def _eol(data: bytes | bytearray, at: int, end: int, offset: int) -> LinkFrame |
 def _head(data: bytes | bytearray, at: int, end: int) -> tuple[str, dict[str, str], int] | None:
     r"""Return command, headers (the first of repeated ones) and the offset of the body; None if it is incomplete.
 
-    A NUL before the blank line ends the frame too: a broker can answer `DISCONNECT\n\0`, and some do.
+    A NUL that begins a line, is in the first, or has a command behind it ends the frame too: a broker can answer
+    `DISCONNECT\n\0`, and some do. Any other before the blank line is an octet of a header, which STOMP 1.2 allows: a
+    binary `correlation-id`.
     """
     blank = data.find(b"\n\n", at, end)
     crlf = data.find(b"\n\r\n", at, end if blank < 0 else blank + 1)  # its LF may begin that one
     stop, body = (crlf, crlf + 3) if crlf >= 0 else (blank, blank + 2)
-    nul = data.find(b"\0", at, end if stop < 0 else stop)
-    if nul >= 0:
-        stop = body = nul
+    ended = _ENDED.match(data, at, end if stop < 0 else stop + 1)
+    if ended:
+        stop = body = ended.end() - 1
     if stop < 0:
         if end - at > MAX_HEAD:
             raise Unreadable(f"a head of more than {MAX_HEAD} bytes")
@@ -182,7 +185,7 @@ def _head(data: bytes | bytearray, at: int, end: int) -> tuple[str, dict[str, st
     for line in lines:
         name, _, value = line.removesuffix(b"\r").decode(errors="replace").partition(":")
         headers.setdefault(name, _unescape(value))
-    if nul >= 0:
+    if ended:
         headers["content-length"] = "0"  # the NUL has ended the frame
     return command[0].decode(), headers, body
 

@@ -140,8 +140,8 @@ def histories(runs: Sequence[RunView]) -> list[History]:
     for run in runs:
         groups.setdefault((run.broker, run.report.run.over), []).append(run)
     found: list[History] = []
-    for group in groups.values():
+    for group in (group for group in groups.values() if len(group) > 1):
         ordered = sorted(group, key=lambda run: version_numbers(run.report.run.version))
         every = trends.trends([run.report for run in ordered])
-        found += [(ordered, [one for one in every if len({*one.answers} - {None}) > 1])] if len(group) > 1 else []
+        found.append((ordered, [one for one in every if len({*one.answers} - {None}) > 1]))
     return found
