@@ -22,6 +22,7 @@ from conformance.scenario.faults import FilledDisk, Shortage
 if sys.platform == "linux":
     import resource
 
+_ATTEMPTS = 5
 _LEAST = 4096
 """Bytes below which a file system has no block left to give."""
 
@@ -81,21 +82,24 @@ class Taken:
             _limit(pid, limits)
 
     def _fill(self) -> str:
-        """Take every free block: in halves, as a file system may refuse a size for which it has no room."""
-        size, piece = 0, _free(self._filler)
+        """Take every free block; once more what the broker has freed meanwhile, `_ATTEMPTS` times in all."""
+        for _ in range(_ATTEMPTS):
+            self._take_free()
+            if (left := _free(self._filler)) < _LEAST:
+                return f"{os.fstat(self._filler).st_size} bytes taken, {left} left"
+        raise FaultError(f"the disk of the broker is not full: it has {left} bytes")
+
+    def _take_free(self) -> None:
+        """Take free blocks in halves: a file system may refuse a size for which it has no room."""
+        piece = _free(self._filler)
         while piece >= _LEAST:
+            size = os.fstat(self._filler).st_size
             try:
                 os.posix_fallocate(self._filler, size, piece)
-                size += piece
             except OSError as error:
                 if error.errno != errno.ENOSPC:
                     raise FaultError(f"the disk of the broker cannot be filled: {error.strerror}") from error
-                size = max(size, os.fstat(self._filler).st_size)
                 piece //= 2
-        left = _free(self._filler)
-        if left >= _LEAST:
-            raise FaultError(f"the disk of the broker is not full: it has {left} bytes")
-        return f"{size} bytes taken, {left} left"
 
     def _use_up(self) -> str:
         open_files = 0
