@@ -105,7 +105,6 @@ class _Shortage(_Fault, frozen=True):
     at: Trigger
     hold_s: Above0
     cause = Cause.SHORTAGE
-    counted = ("shortage", "shortages")
     spares_broker = False
 
 
@@ -116,6 +115,7 @@ class FilledDisk(_Shortage, frozen=True):
     is the broker's own, so nothing else of the machine meets it.
     """
 
+    counted = ("filled disk", "filled disks")
     means = Means.POWER
     failure_model = "full disk for a time"
     words = "Another process fills the disk of the broker at {when}, and frees it {hold_s:g} s later."
@@ -128,6 +128,7 @@ class FilesUsedUp(_Shortage, frozen=True):
     gets EMFILE until it closes something.
     """
 
+    counted = ("shortage of files", "shortages of files")
     means = Means.LIMITS
     failure_model = "no file descriptors for a time"
     words = "The broker can open no more files and sockets from {when} on, and again {hold_s:g} s later."
