@@ -135,6 +135,9 @@ WITH_QUEUES_OF_ITS_OWN = {
     ],
 }
 
+FROM_AMQP_TO_STOMP = {"rabbitmq_stomp_header_is_not_utf8.py": ["not UTF-8: x-amqp-1.0-properties"]}
+"""A script that takes the addresses of both."""
+
 THROUGH_ITS_ONE_PORT = {
     "rabbitmq_amqp091_decimal_ends_its_consumer.py": [
         "a header that is a text: came",
@@ -262,6 +265,7 @@ EVERY = [
     *OF_ITS_DISK,
     *ON_RABBITMQ,
     *ON_RABBITMQ_4,
+    *FROM_AMQP_TO_STOMP,
     *THROUGH_ITS_ONE_PORT,
     *FILLED,
     *STARTED_THERE,
@@ -393,7 +397,7 @@ def test_reproduced_on_a_rabbitmq_of_its_own(tmp_path, name):
 @NEEDS_RABBITMQ
 def test_reproduced_on_rabbitmq(prepared):
     """The queues d and e are never declared."""
-    broker = prepared(RABBITMQ, "abfg")
+    broker = prepared(RABBITMQ, "abfgh")
     broker.start()
     port, seen = broker.service.endpoint("http")[1], {}
     status, _ = web.ask("PUT", f"http://guest:guest@127.0.0.1:{port}/api/queues/%2F/c", FULL)
@@ -402,6 +406,8 @@ def test_reproduced_on_rabbitmq(prepared):
         seen[name] = [line.replace(address, "BROKER") for line in said(name, address, queue)]
 
     assert (201, ON_RABBITMQ) == (status, seen)
+    both = ["{}:{}".format(*broker.endpoint(name)) for name in ("amqp", "stomp")]
+    assert FROM_AMQP_TO_STOMP == {name: said(name, *both, "h") for name in FROM_AMQP_TO_STOMP}
 
 
 @pytest.mark.full
