@@ -34,8 +34,6 @@ from conformance.run.planning import Selection
 from conformance.run.readiness_probe import ProbeClient
 from conformance.scenario.faults import Kill, Stop
 
-_GONE_S = 20.0
-
 
 @dataclasses.dataclass(frozen=True)
 class Step:
@@ -266,8 +264,8 @@ class _Check:
             with target.armed("kill") as descriptors:
                 send_all(descriptors, signal.SIGKILL)
                 details.append(f"{len(descriptors)} {'process' if len(descriptors) == 1 else 'processes'}")
-            if not target.wait_gone(_GONE_S):
-                raise LaunchError(f"{target.processes()} are left {_GONE_S:g} s after SIGKILL")
+            if not target.wait_gone(process.GONE_S):
+                raise LaunchError(f"{target.processes()} are left {process.GONE_S:g} s after SIGKILL")
             if held := self.listening():
                 raise LaunchError(
                     f"a process still listens on {held} after SIGKILL, and is not known to belong to the broker; "

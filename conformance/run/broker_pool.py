@@ -21,7 +21,7 @@ from conformance.ledger import Ledger
 from conformance.run.planning import Planned
 from conformance.run.readiness_probe import ProbeClient, probe_client
 from conformance.scenario.needs import FRESH, Means, declared_options
-from conformance.scenario.script import Shortage
+from conformance.scenario.script import PowerLoss, Shortage
 
 KEPT = 3
 """The number of brokers that are kept with one job for a later part of the run; each Java broker has a heap."""
@@ -59,16 +59,19 @@ class RunningBroker:
         """Send a message to a queue of `other`, and receive until it comes. Raises `ClientError`."""
         self.client.exchange(other, other.service.queue_of(queue))
 
-    def power(self) -> contextlib.AbstractContextManager[int]:
-        """Yield a descriptor by which its power can be cut; raises `FaultError` if it has no disk of its own."""
-        return self._lossy_disk().handle()
-
     @contextlib.contextmanager
-    def without(self, fault: Shortage) -> Iterator[list[int]]:
-        """Yield what a client needs to take a resource from it; at the end it is back."""
+    def without(self, fault: PowerLoss | Shortage) -> Iterator[list[int]]:
+        """Yield the descriptors by which a client takes something from it; what it lacks for a time is back at the end.
+
+        Raises `FaultError` if it has no disk of its own that could be taken.
+        """
         with contextlib.ExitStack() as stack:
-            folder = stack.enter_context(self.power()) if fault.means is Means.POWER else None
-            yield stack.enter_context(shortage.taken(fault, folder, self.node.target.processes()))
+            disk = [stack.enter_context(self._lossy_disk().handle())] if fault.means is Means.POWER else []
+            if isinstance(fault, PowerLoss):
+                yield disk
+            else:
+                pids = self.node.target.processes()
+                yield stack.enter_context(shortage.taken(fault, disk[0] if disk else None, pids))
 
     def flush(self) -> None:
         """Write all that is in the cache to its disk; raises `FaultError` if it has no disk of its own."""

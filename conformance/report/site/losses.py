@@ -79,7 +79,7 @@ def _violated(run: RunView) -> Iterator[Loss]:
 
     They are counted among all faults in which the run looked for lost messages, as in the answer to the first question.
     """
-    asked = [row for row in run.report.verdicts if _is_loss(row.anomaly)]
+    asked = [row for row in run.report.verdicts if _is_lost_or_gone(row.anomaly)]
     bad = [row for row in asked if row.verdict is Verdict.VIOLATED or row.failed_unpromised]
     for fault in dict.fromkeys(row.fault for row in bad):
         rows = sorted((row for row in bad if row.fault == fault), key=_own_first)
@@ -106,7 +106,7 @@ def _known(run: RunView, shown: Iterable[Problem]) -> Iterator[Loss]:
     scripts, shown = scenario.load(claims.load()), [*shown]
     together: dict[tuple[str, tuple[str, ...]], list[Problem]] = {}
     for problem in questions.known_problems(run.report.run):
-        if problem not in shown and any(map(_is_loss, problem.anomalies(scripts))):
+        if problem not in shown and any(map(_is_lost_or_gone, problem.anomalies(scripts))):
             words = phrases.settings_words(problem.settings) or STOCK
             together.setdefault((words, problem.scenarios[:1]), []).append(problem)
     for (words, _), known in together.items():
@@ -138,7 +138,11 @@ def _untried(run: RunView, tried: Iterable[str]) -> Iterator[Loss]:
     """Yield the settings that a promise about losses needs, and that no control of the run has changed."""
     known, own = claims.load().claims, run.report.run
     names = {part.partition("=")[0] for setting in tried for part in setting.split(", ")}
-    rows = [row for row in run.report.verdicts if _is_loss(row.anomaly) and row.verdict is not Verdict.NOT_APPLICABLE]
+    rows = [
+        row
+        for row in run.report.verdicts
+        if _is_lost_or_gone(row.anomaly) and row.verdict is not Verdict.NOT_APPLICABLE
+    ]
     for row in sorted((row for row in rows if row.claim in known), key=_own_first):
         for name in known[row.claim].when:
             may = own.weakens is None or name in own.weakens
@@ -147,7 +151,7 @@ def _untried(run: RunView, tried: Iterable[str]) -> Iterator[Loss]:
                 yield Loss(run, f"{name}=false", "", row.says, f"Keep {_values(run, [name])}.")
 
 
-def _is_loss(anomaly: str) -> bool:
+def _is_lost_or_gone(anomaly: str) -> bool:
     return questions.noun_of(anomaly) in (questions.LOST, "gone")
 
 

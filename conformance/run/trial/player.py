@@ -390,7 +390,7 @@ class TrialPlayer:
             self._note(Op.FAULT, Phase.EFFECTIVE, fault=fault.name)
             self.node.target.alive_check()
         elif isinstance(fault, PowerLoss):
-            self._lose_power(job, fault)
+            self._prove_ended(fault, self._play_without(job, fault), fault.name)
         elif isinstance(fault, Shortage):
             self._be_short(job, fault)
         elif isinstance(fault, TogetherFault):
@@ -418,20 +418,17 @@ class TrialPlayer:
         """Note whether the fault of this step has reached the broker."""
         self.disturbed, self.unfired = self.disturbed or result.fired, not result.fired
 
-    def _lose_power(self, job: Job, fault: PowerLoss) -> None:
-        """Let the client take the disk away and kill the broker; then prove both, and mount the disk again."""
-        self.met = self.node.target
-        with self.running.power() as disk, self.met.armed(*fault.armed_by) as handles:
-            result = self.client_runner.play(job, [disk, *handles])
-        self._note_fired(result)
-        self._prove_ended(fault, result, fault.name)
-
-    def _be_short(self, job: Job, fault: Shortage) -> None:
-        """Let the client take a resource of the broker for a time; a broker that ended of it is started again."""
+    def _play_without(self, job: Job, fault: PowerLoss | Shortage) -> JobResult:
+        """Let the client take the disk of the broker away for good, or a resource for a time."""
         self.met = self.node.target
         with self.running.without(fault) as first, self.met.armed(*fault.armed_by) as handles:
             result = self.client_runner.play(job, [*first, *handles])
         self._note_fired(result)
+        return result
+
+    def _be_short(self, job: Job, fault: Shortage) -> None:
+        """Let the broker be short of something for a time; one that ended of it is started again."""
+        result = self._play_without(job, fault)
         self.floor_s += fault.hold_s
         process.prove_fired(fault.name, fired=result.fired, seen=result.seen, wanted=largest(fault.at))
         self.short = self.was_short = self.client_runner.may_fail = True
