@@ -22,6 +22,7 @@ from conformance.adapters.credentials import give, redact_passwords
 from conformance.clients.job import BROKE_PROTOCOL, LIVENESS_FACTOR, Job, JobResult
 from conformance.clients.management import DepthClient
 from conformance.clients.roles.consumer import consume
+from conformance.clients.roles.liars import CONSUMERS, PUBLISHERS
 from conformance.clients.roles.modes import AckHeader
 from conformance.clients.roles.operations import Note, delivery_fields, next_received, noting
 from conformance.clients.roles.publisher import publish
@@ -125,9 +126,12 @@ def play(job: Job, session: Session, recorder: Recorder, descriptors: Sequence[i
         attached, descriptors = functools.partial(os.write, descriptors[0], b"."), ()
     match job.work.step:
         case Publish() as step:
-            return publish(job, step, session, recorder, _armed(job, recorder, descriptors), attached)
+            publisher = PUBLISHERS.get(job.liar)
+            return publish(job, step, session, recorder, _armed(job, recorder, descriptors), attached, publisher)
         case Consume() as step:
-            return consume(job, step, session, recorder, _armed(job, recorder, descriptors), attached)
+            lies_itself = job.connection.vendor is not None and job.liar in LIARS
+            consumer = None if lies_itself else CONSUMERS.get(job.liar)  # over JMS a session of that name lies
+            return consume(job, step, session, recorder, _armed(job, recorder, descriptors), attached, consumer)
         case Ask(question):
             return inquire(job, question, session, recorder)
         case Drain():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 import time
@@ -40,11 +39,6 @@ _PEEK_CREDIT = 1000
 _IN_FLIGHT = 5
 """A fault at a confirm meets at least so many sends in flight."""
 
-_OVER = 10
-"""How many sends a session liar has too many."""
-
-_LIED = {"ignores-its-window": lambda size: size + _OVER, "blocks-at-half-its-window": lambda size: size // 2}
-
 
 def publish(
     job: Job,
@@ -52,14 +46,16 @@ def publish(
     session: Session,
     recorder: Recorder,
     armed: ArmedFault,
-    attached: Callable[[], object] = bool,
+    attached: Callable[[], object],
+    liar: type[Publisher] | None,
 ) -> JobResult:
     """Send until `count` are sent and answered, the fault has ended the broker, or the connection is lost.
 
-    `attached` is called once the publisher is attached.
+    `attached` is called once the publisher is attached. `liar` takes the place of an honest publisher that sends
+    without transactions.
     """
     note = noting(job, recorder)
-    publisher = (_Transacted if step.batch else _Publisher)(job, step, session, note, armed)
+    publisher = (_Transacted if step.batch else liar or Publisher)(job, step, session, note, armed)
     try:
         for queue in job.work.queues[:1] if job.dialect.copied else job.work.queues:
             session.attach_sender(queue)
@@ -94,10 +90,12 @@ def _of_transaction(sent: SentTransaction) -> list[str]:
     return [message_id(sent.producer, number) for number in range(sent.first, sent.last + 1)]
 
 
-class _Publisher:
+class Publisher:
+    """Sends without transactions. A session liar overrides the one method that it is wrong in."""
+
     def __init__(self, job: Job, step: Publish, session: Session, note: Note, armed: ArmedFault) -> None:
         self.job, self.step, self.session, self.note, self.armed = job, step, session, note, armed
-        self.window = _window_size(step, job.liar)
+        self.window = self._window_size()
         self.waiting = _WindowWait(job, step, note)
         self.asked_immediately: set[str] = set()
         self.again = _messages(job.work.resumes)
@@ -193,8 +191,6 @@ class _Publisher:
         return max(self._due_ns(number) - time.monotonic_ns(), 0) / 1e9
 
     def _send_what_fits(self, most: float = math.inf) -> None:
-        if self.waiting.refuses:
-            return
         room = int(min(self.window - len(self.pending), self.session.sendable(), self.count - self.sent, most))
         if self.listens:  # a call of send() begins when the previous call has returned
             room = min(room, 1 - self.calling)
@@ -244,15 +240,19 @@ class _Publisher:
             return self.resumed[message].again if message in self.resumed else ONCE
         return None if asked else "no answer asked for"
 
+    def _window_size(self) -> int:
+        return self.step.window
+
+    def _heard(self, outcome: SendOutcome) -> SendOutcome:
+        return outcome
+
     def _take_outcomes(self) -> None:
         outcomes = self.session.outcomes
         self._take_returned()
         while outcomes:
             outcome = outcomes.popleft()
             phase = self.armed.phase_now(outcome.phase)
-            if self.job.liar == "reports-ranges":
-                first = message_id(self.job.work.producer, 1)
-                outcome = dataclasses.replace(outcome, first=first, last=outcome.message)
+            outcome = self._heard(outcome)
             at_ns = self.note(
                 Op.SEND,
                 phase,
@@ -347,7 +347,7 @@ class _Publisher:
         )
 
 
-class _Transacted(_Publisher):
+class _Transacted(Publisher):
     """Sends in transactions of `batch`, each begun, filled, and discharged before the next."""
 
     def __init__(self, job: Job, step: Publish, session: Session, note: Note, armed: ArmedFault) -> None:
@@ -459,12 +459,6 @@ class _Transacted(_Publisher):
         self.waited_s += self.job.tolerances.silence_s
 
 
-def _window_size(step: Publish, liar: str) -> int:
-    """Return how many sends may be unanswered; some session liars use another window."""
-    lied = _LIED.get(liar)
-    return lied(step.window) if lied else step.window
-
-
 class _WindowWait:
     """The publish that waits for room in the window; recorded if the step asks for it.
 
@@ -479,9 +473,9 @@ class _WindowWait:
         self._room_ns = 0
 
     @property
-    def refuses(self) -> bool:
-        """Whether the session liar that never reopens its window has waited once: then it sends no more."""
-        return self._job.liar == "never-reopens-its-window" and self._message != ""
+    def has_begun(self) -> bool:
+        """Whether a publish had to wait once, with a step that asks for it."""
+        return self._message != ""
 
     def begin(self, number: int, unanswered: int) -> None:
         """Note that the publish of that number has to wait."""
