@@ -20,8 +20,10 @@ from conformance.claims import Catalogue
 from conformance.errors import UsageError, matching
 from conformance.faults import possible
 from conformance.records import RunFile, RunRecord
+from conformance.report.questions import QUESTIONS
 from conformance.run import artifacts
-from conformance.run.planning import Planned, Selection, left_to_thorough, plan, quick, wanted_checks
+from conformance.run.planning import Planned, Selection, left_to_thorough, plan, wanted_checks
+from conformance.run.quick import quick
 from conformance.run.record import check_same_run, read_interrupted
 from conformance.scenario import Scenario
 
@@ -138,7 +140,7 @@ def prepare(options: Options) -> Campaign:
     )
     selection = _able(selection, scenarios)
     if options.quick:
-        selection = quick(selection, scenarios, catalogue)
+        selection = quick(selection, scenarios, catalogue, QUESTIONS.values())
     folder = options.resume or folder_for(options, adapter)
     campaign = Campaign(options, adapter, catalogue, scenarios, selection, folder, earlier=earlier)
     if earlier:

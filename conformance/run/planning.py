@@ -2,11 +2,6 @@
 
 The plan is a pure function of the selection: the same seed gives the same trials with the same numbers.
 
-`quick` chooses the scenarios of `--quick`: the ten strongest claims. A claim is strong if its control is the same
-product, weakened, and stronger if the broker is also killed. A claim whose control is a liar comes next. Claims that
-wait for the liveness bound or need the disk are left out. A scenario is chosen by what it adds for the time that it
-costs: a claim that is decided already adds nothing. Scenarios whose kind of queue the user's own file sets up are
-added.
 """
 
 from __future__ import annotations
@@ -14,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from signal import Signals
 
 from conformance import adapters
 from conformance.adapters import Adapter, BrokerRequest, EffectiveSettings, opening, vendor_clients
@@ -215,12 +209,12 @@ class Planned:
     @property
     def start_seconds(self) -> float:
         """Estimate the seconds of a start of its broker."""
-        return _JAVA_START_S if self.adapter.file.java else _START_S
+        return start_seconds(self.adapter)
 
     @property
     def seconds(self) -> float:
         """Estimate the seconds of the trial, on a broker that has started."""
-        return _seconds(self.script.steps, self.start_seconds)
+        return seconds_of(self.script.steps, self.start_seconds)
 
     @property
     def arm_label(self) -> str:
@@ -500,85 +494,16 @@ def clients_of(trials: Sequence[Planned]) -> list[ClientFile]:
     return [vendor_clients.find(name) for name in sorted({trial.client for trial in trials} - {""})]
 
 
-# --quick
-
-QUICK_CLAIMS = 10
-QUICK_S = 40.0
-"""For the trials of the broker. Starting, judging and reporting take the rest of the minute; liars run in parallel."""
-
 _JAVA_START_S, _START_S = 1.4, 0.2
 _STEP_S, _DRAIN_S = 0.15, 0.3
-_KILLED, _STRONG, _LIAR = 20, 10, 1
 
 
-def quick(selection: Selection, scenarios: Mapping[str, Scenario], catalogue: Catalogue) -> Selection:
-    """Narrow the selection to at most ten claims in the scenarios that decide them fastest."""
-    found: dict[str, dict[str, int]] = {}
-    for item in scenarios.values():
-        values = {
-            claim: value
-            for claim, check in wanted_checks(item, selection).items()
-            if catalogue.claims[claim].gets_verdict(selection.required)
-            and (value := _value(item, claim, check, catalogue))
-        }
-        if values:
-            found[item.id] = values
-    cost = {name: _cost(scenarios[name], found[name], selection) for name in found}
-    chosen: dict[str, int] = {}
-    played: list[str] = []
-    left = QUICK_S
-    while len(chosen) < QUICK_CLAIMS:
-        gains = {name: sum(value for claim, value in found[name].items() if claim not in chosen) for name in found}
-        fitting = [name for name in found if name not in played and gains[name] and cost[name] <= left]
-        if not fitting:
-            break
-        best = max(fitting, key=lambda name: gains[name] / cost[name])
-        left -= cost[best]
-        played.append(best)
-        chosen |= {claim: max(value, chosen.get(claim, 0)) for claim, value in found[best].items()}
-    claims = sorted(chosen, key=lambda claim: -chosen[claim])[:QUICK_CLAIMS]
-    for item in scenarios.values():
-        if _turned_on(selection) & dict(item.queue).keys():
-            of_file = [claim for claim in wanted_checks(item, selection) if catalogue.claims[claim].judged]
-            played += [item.id] if of_file else []
-            claims += of_file
-    return dataclasses.replace(
-        selection,
-        claims=[claim for claim in selection.claims if claim.id in claims],
-        only=frozenset(played),
-        rounds=1,
-    )
+def start_seconds(adapter: Adapter) -> float:
+    """Estimate the seconds of a start of the broker."""
+    return _JAVA_START_S if adapter.file.java else _START_S
 
 
-def _turned_on(selection: Selection) -> set[str]:
-    """Return the options of queues that a setting in the user's own configuration, or a typed one, is about.
-
-    Counter-example: a file with auto-delete-queues. The ten strongest claims were tried on declared queues only, and
-    the version lost each queue that a client had made.
-    """
-    own = opening.configuration_of(selection.adapter)
-    stated = {**(own.stock if own else {}), **selection.overrides}
-    used = {name for name, value in stated.items() if value}
-    return {option for option, entry in selection.adapter.file.queue_settings.items() if used & set(entry.named)}
-
-
-def _value(item: Scenario, claim: str, check: Check, catalogue: Catalogue) -> int:
-    if catalogue.claims[claim].needs:
-        return 0
-    if isinstance(check.control, Weakened):
-        return _KILLED if item.fault and item.fault.signal is Signals.SIGKILL else _STRONG
-    return _LIAR if isinstance(check.control, Liar) and not check.control.waits_for_liveness else 0
-
-
-def _cost(item: Scenario, claims: Mapping[str, int], selection: Selection) -> float:
-    """Estimate the seconds of its trials and of the weakened controls that these claims need."""
-    start = _JAVA_START_S if selection.adapter.file.java else _START_S
-    controls = {item.decides[claim].control for claim in claims}
-    weak = sum(control.trials for control in controls if isinstance(control, Weakened))
-    return (selection.trials + weak) * _seconds(item.steps, start) + (start if weak else 0.0)
-
-
-def _seconds(steps: Iterable[Step], start: float) -> float:
+def seconds_of(steps: Iterable[Step], start: float) -> float:
     """Estimate the seconds of one trial: starts of the broker, drains, and the work of clients.
 
     Clients beside each other take the time of one; rounds that are not drawn yet are one round.
@@ -587,7 +512,7 @@ def _seconds(steps: Iterable[Step], start: float) -> float:
     for step in steps:
         match step:
             case Rounds():
-                seconds += _seconds(step.steps, start)
+                seconds += seconds_of(step.steps, start)
             case Restart():
                 seconds += start
             case Drain():

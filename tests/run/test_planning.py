@@ -1,4 +1,4 @@
-"""The plan: the same seed gives the same trials, every check has its control, and `--quick` chooses the strong claims."""
+"""The plan: the same seed gives the same trials, and every check has its control."""
 
 import collections
 import dataclasses
@@ -19,25 +19,21 @@ from conformance.clients.job import LIVENESS_S
 from conformance.judge.anomalies import ANOMALIES
 from conformance.run import planning
 from conformance.run.planning import (
-    QUICK_CLAIMS,
-    QUICK_S,
     TIMED,
     arm_label,
     measures_time,
     plan,
-    quick,
     subject_trials,
     wanted_checks,
 )
 from conformance.run.trial.described import describe
-from conformance.scenario import Check, Liar, Scenario, Weakened, needs
+from conformance.scenario import Check, Liar, Scenario, needs
 from conformance.scenario.script import (
     SETTLE,
     After,
     All,
     Consume,
     Delay,
-    Drain,
     FailedSync,
     HeldSync,
     Kill,
@@ -598,168 +594,6 @@ def test_the_record_of_a_trial_has_its_script():
     assert ({"max_length": 40}, {}) == (describe(full).queue, describe(raw).queue)
     assert ("library", "raw") == (describe(full).client, describe(raw).client)
     assert (full.script.steps, raw.script.steps) == (describe(full).steps, describe(raw).steps)
-
-
-# --quick
-
-
-def script(name, controls, steps=SHORT):
-    return Scenario(
-        name, "", "async_ack", steps, {claim: Check("lost", "confirmed", c) for claim, c in controls.items()}
-    )
-
-
-def first_look(*scripts, **changes):
-    found = quick(selection(**changes), {each.id: each for each in scripts}, CATALOGUE)
-    return [claim.id for claim in found.claims], sorted(found.only)
-
-
-def controls(selection):
-    checks = [wanted_checks(script, selection) for script in SCENARIOS.values()]
-    return [(claim, check.control) for found in checks for claim, check in found.items()]
-
-
-@EVERYWHERE
-def test_few_claims_that_need_no_patience(adapter, protocol):
-    """At most ten claims; each has a control that answers at once, and none needs the disk."""
-    found = quick(selection(adapter=adapter, protocol=protocol), SCENARIOS, CATALOGUE)
-    decided = [(claim, control) for claim, control in controls(found) if control is not None]
-
-    assert 0 < len(found.claims) <= QUICK_CLAIMS
-    assert {claim.id for claim in found.claims} == {
-        claim for claim, c in decided if isinstance(c, Weakened | Liar) and not getattr(c, "waits_for_liveness", False)
-    }
-    assert [] == [claim.id for claim in found.claims if claim.needs or not claim.judged]
-
-
-@EVERYWHERE
-def test_the_trials_fit_into_the_budget(adapter, protocol):
-    found = quick(selection(adapter=adapter, protocol=protocol), SCENARIOS, CATALOGUE)
-    ids = {claim.id for claim in found.claims}
-    seconds = sum(
-        planning._cost(SCENARIOS[name], {c: 1 for c in SCENARIOS[name].decides if c in ids}, found)
-        for name in found.only
-    )
-
-    assert 0 < seconds <= QUICK_S
-    assert {trial.script.id for trial in plan(found, SCENARIOS, CATALOGUE)} <= found.only
-
-
-@pytest.mark.parametrize(
-    ("adapter", "protocol"), [each for each in WIRES if each != ("qpid", "amqp091") and not each[1].startswith("mqtt")]
-)
-def test_a_strong_claim_is_among_them(adapter, protocol):
-    """Of Broker-J over AMQP 0-9-1 no document says what a setting could give up: its own is about a client of JMS.
-
-    MQTT promises nothing of the disk: what a setting gives up is an expectation of the suite.
-    """
-    found = quick(selection(adapter=adapter, protocol=protocol), SCENARIOS, CATALOGUE)
-
-    assert [] != [claim for claim, control in controls(found) if isinstance(control, Weakened)]
-
-
-def test_more_trials_leave_fewer_scenarios():
-    usual, many = (quick(selection(trials=trials), SCENARIOS, CATALOGUE) for trials in (3, 12))
-
-    assert len(many.only) < len(usual.only)
-
-
-def test_nothing_fits():
-    assert ([], []) == first_look(script("one", {"AMQP-DUR-01": WEAK}), trials=1_000)
-
-
-def test_the_strong_ones_of_many():
-    """Of twelve claims by liars and two by the weakened product, both of these are among the ten."""
-    by_liars = ["AMQP-TX-01", "AMQP-TX-02", "AMQP-TX-03", "AMQP-TX-04", "AMQP-ACC-01", "AMQP-HDR-01", "AMQP-HDR-02",
-                "AMQP-REL-01", "AMQP-REL-02", "AMQP-MOD-01", "AMQP-MOD-02", "AMQP-STATE-01"]  # fmt: skip
-    strong = {"SOLCD-ACK-01", "AMQP-DUR-01"}
-    found, _ = first_look(script("all", {**dict.fromkeys(by_liars, LIAR), **dict.fromkeys(sorted(strong), WEAK)}))
-
-    assert (QUICK_CLAIMS, True) == (len(found), strong <= set(found))
-
-
-def test_a_strong_scenario_before_one_of_a_liar():
-    steps = (Publish(10, window=5), *[Drain()] * 18)
-    strong, weak = script("strong", {"AMQP-DUR-01": WEAK}, steps), script("by-liar", {"AMQP-HDR-01": LIAR}, steps)
-    found = first_look(weak, strong)
-
-    assert (["AMQP-DUR-01"], ["strong"]) == found
-
-
-def test_a_kill_before_what_ends_in_order():
-    killed = Publish(10, window=5, until=Kill(Nth("confirm", 5)))
-    plain, kill = (
-        script(name, {claim: WEAK}, (step, *[Drain()] * 13))
-        for name, claim, step in (("plain", "SOLCD-ACK-01", SHORT[0]), ("killed", "AMQP-DUR-01", killed))
-    )
-
-    assert (["AMQP-DUR-01"], ["killed"]) == first_look(plain, kill)
-
-
-@pytest.mark.parametrize(
-    ("claim", "control"),
-    [
-        ("EMS-STEP-02", PATIENT),
-        ("ARTEMIS-SEND-09", WEAK),
-        ("SOLCD-ACK-02", None),
-        ("SOLPUB-WIN-01", scenario.SessionLiar("ignores-its-window")),
-        ("STOMP-RCPT-02", LIAR),
-    ],
-)
-def test_what_a_first_look_leaves_out(claim, control):
-    """Waiting, the disk, permissions, self-checks, and claims of another protocol."""
-    assert ([], []) == first_look(script("one", {claim: control}), judged_as=["artemis"])
-
-
-def test_a_claim_that_was_not_asked_for_stays_out():
-    asked = selection("AMQP-TX-*")
-    found = quick(asked, SCENARIOS, CATALOGUE)
-
-    assert {"AMQP-TX-01", "AMQP-TX-04"} <= {claim.id for claim in found.claims} <= {claim.id for claim in asked.claims}
-
-
-OWN_FILE = """<configuration><core><acceptors><acceptor name="a">tcp://0.0.0.0:61616</acceptor></acceptors>
-<address-settings><address-setting match="#">{}</address-setting></address-settings></core></configuration>"""
-LEFT_ALONE = "<auto-delete-queues-message-count>-1</auto-delete-queues-message-count><auto-delete-queues-delay>{}</auto-delete-queues-delay>"
-FIRST = {"broker-killed-soon-after-first-send", "broker-killed-soon-after-first-consumer", "created-queue-left-alone"}
-
-
-def played_quickly(tmp_path, settings):
-    """The scenarios of `--quick` on Artemis with these address settings in the user's own file, and what it cannot do."""
-    (tmp_path / "broker.xml").write_text(OWN_FILE.format(settings))
-    asked = campaign.Options("artemis", quick=True, seed=1, out=tmp_path / "out", config=tmp_path / "broker.xml")
-    made = campaign.prepare(asked)
-    return made.selection.only, made.selection.unable, {trial.script.id for trial in made.trials}
-
-
-@pytest.mark.parametrize(
-    ("settings", "added"),
-    [
-        ("", set()),
-        ("<auto-create-queues>true</auto-create-queues>", FIRST),
-        ("<auto-delete-queues>true</auto-delete-queues>", FIRST),
-        ("<auto-delete-queues>false</auto-delete-queues>", set()),
-        (LEFT_ALONE.format(30_000), FIRST),
-        ("<address-full-policy>FAIL</address-full-policy>", {"sends-refused-by-full-queue"}),
-        ("<address-full-policy>PAGE</address-full-policy>", set()),
-    ],
-)
-def test_a_first_look_plays_the_queues_that_the_users_file_sets_up(tmp_path, settings, added):
-    """Queues that clients make were left to the whole run, also where the file was about nothing else."""
-    only, _, trials = played_quickly(tmp_path, settings)
-
-    assert added == only & {*FIRST, "sends-refused-by-full-queue"}
-    assert only == trials
-
-
-def test_a_file_that_removes_queues_with_messages_at_once_promises_nothing_about_them(tmp_path):
-    """Counter-example: without a delay the broker may remove a queue that holds messages while it has no consumer."""
-    only, unable, _ = played_quickly(tmp_path, LEFT_ALONE.format(5_000))
-
-    assert set() == only & FIRST
-    assert unable[needs.CREATED.name] == (
-        "deletes_queues is true, deletes_queues_with_messages is true, queue_deletion_delay_ms is 5000"
-    )
 
 
 def test_a_limit_of_a_queue_comes_with_the_policy_that_refuses():

@@ -39,14 +39,14 @@ def consume(
     recorder: Recorder,
     armed: ArmedFault,
     attached: Callable[[], object],
-    liar: type[Consumer] | None,
+    liar: type[ConsumerRole] | None,
 ) -> JobResult:
     """Receive, process and acknowledge until `stop` deliveries, silence, the fault, or the loss of the broker.
 
     `attached` is called once the consumer is attached. `liar` takes the place of an honest consumer.
     """
     notes = noting_receivers(job, recorder)
-    consumer = (liar or Consumer)(job, step, session, notes, armed)
+    consumer = (liar or ConsumerRole)(job, step, session, notes, armed)
     for place in range(step.receivers):
         session.attach_receiver(
             job.work.queues[place % len(job.work.queues)], step.prefetch, consumer.mode.subscription
@@ -70,7 +70,7 @@ def consume(
         armed.heal_if_due(now=True)
 
 
-class Consumer:
+class ConsumerRole:
     """Receives and acknowledges. A session liar overrides the one method that it is wrong in."""
 
     def __init__(self, job: Job, step: Consume, session: Session, notes: Sequence[Note], armed: ArmedFault) -> None:

@@ -47,7 +47,7 @@ def publish(
     recorder: Recorder,
     armed: ArmedFault,
     attached: Callable[[], object],
-    liar: type[Publisher] | None,
+    liar: type[PublisherRole] | None,
 ) -> JobResult:
     """Send until `count` are sent and answered, the fault has ended the broker, or the connection is lost.
 
@@ -55,7 +55,7 @@ def publish(
     without transactions.
     """
     note = noting(job, recorder)
-    publisher = (_Transacted if step.batch else liar or Publisher)(job, step, session, note, armed)
+    publisher = (_Transacted if step.batch else liar or PublisherRole)(job, step, session, note, armed)
     try:
         for queue in job.work.queues[:1] if job.dialect.copied else job.work.queues:
             session.attach_sender(queue)
@@ -90,7 +90,7 @@ def _of_transaction(sent: SentTransaction) -> list[str]:
     return [message_id(sent.producer, number) for number in range(sent.first, sent.last + 1)]
 
 
-class Publisher:
+class PublisherRole:
     """Sends without transactions. A session liar overrides the one method that it is wrong in."""
 
     def __init__(self, job: Job, step: Publish, session: Session, note: Note, armed: ArmedFault) -> None:
@@ -347,7 +347,7 @@ class Publisher:
         )
 
 
-class _Transacted(Publisher):
+class _Transacted(PublisherRole):
     """Sends in transactions of `batch`, each begun, filled, and discharged before the next."""
 
     def __init__(self, job: Job, step: Publish, session: Session, note: Note, armed: ArmedFault) -> None:

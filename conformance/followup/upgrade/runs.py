@@ -37,7 +37,9 @@ from conformance.records import TrialRecord
 from conformance.report import expectations, model
 from conformance.report.expectations import ExpectationOutcome, Expected
 from conformance.report.model import Item, Report, Standing
-from conformance.run.planning import Planned, quick
+from conformance.report.questions import QUESTIONS
+from conformance.run.planning import Planned
+from conformance.run.quick import quick
 from conformance.run.readiness_probe import ProbeClient
 from conformance.scenario import Scenario
 from conformance.scenario.reading import unroll
@@ -104,7 +106,8 @@ def prepare(request: UpgradeRequest) -> Upgrade:
     playable = _playable(request, whole.scenarios.values())
     chosen = dataclasses.replace(whole.selection, only=frozenset(playable))
     if request.options.quick:
-        chosen = quick(chosen, {name: whole.scenarios[name] for name in playable}, whole.catalogue)
+        scripts = {name: whole.scenarios[name] for name in playable}
+        chosen = quick(chosen, scripts, whole.catalogue, QUESTIONS.values())
     before = dataclasses.replace(whole, selection=chosen, folder=whole.folder / BEFORE)
     after = dataclasses.replace(
         whole,
