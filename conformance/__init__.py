@@ -23,6 +23,7 @@ Read in this order, which is also the order in which a run goes; a stage imports
 `report`        the report as data, page and text, and the user's expectations
 `campaign`      records and judges: from the options to a judged folder
 `followup`      replay, bundle, upgrade, exploration, and the contract of an adapter
+`testing`       a broker and its faults, for tests of a user's own clients
 `frontend`      the command line, the pytest plugin, progress, the doctor, and the trial of the suite itself
 
 `reference` stands apart: it is the bundled broker, and imports only `errors`.

@@ -131,6 +131,17 @@ def is_stopped(pid: int) -> bool:
     return all(state in _STOPPED for state in states)
 
 
+def wait_stopped(handles: Sequence[int], timeout_s: float) -> bool:
+    """Wait until every thread of these processes is stopped, which takes a moment; whether they are in time."""
+    pids = [pid_of(handle) for handle in handles]
+    deadline = time.monotonic() + timeout_s
+    while not all(is_stopped(pid) for pid in pids):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0)  # lets another process have this core
+    return True
+
+
 def is_alive(pid: int) -> bool:
     """Whether some thread of the process still runs; its zombie is not alive."""
     try:

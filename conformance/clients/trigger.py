@@ -25,6 +25,7 @@ from conformance import processes
 from conformance.errors import ClientError, FaultError
 from conformance.faults import shortage
 from conformance.faults.power import loss
+from conformance.faults.process import STOPPED_S
 from conformance.faults.watch import REMOVALS, FileWatch
 from conformance.history import Op, Phase, Recorder
 from conformance.processes import send_all
@@ -44,7 +45,6 @@ from conformance.scenario.script import (
     parts_of,
 )
 
-_STOPPED_S = 5.0
 _LOOK_S = 0.001
 
 
@@ -290,15 +290,10 @@ class ArmedFault:
         return said
 
     def _wait_stopped(self) -> None:
-        """Wait until every thread is in state T: a stop is not instantaneous."""
-        pids = [processes.pid_of(handle) for handle in self._handles]
-        deadline = time.monotonic() + _STOPPED_S
-        while not all(processes.is_stopped(pid) for pid in pids):
-            if time.monotonic() > deadline:
-                self._effective_ns = 1
-                self.heal_if_due(now=True)
-                raise ClientError(f"the pause did not take effect within {_STOPPED_S:.0f} s of SIGSTOP")
-            time.sleep(0)  # lets another process have this core
+        if not processes.wait_stopped(self._handles, STOPPED_S):
+            self._effective_ns = 1
+            self.heal_if_due(now=True)
+            raise ClientError(f"the pause did not take effect within {STOPPED_S:.0f} s of SIGSTOP")
 
     def _note(self, phase: Phase, detail: str | None = None, fault: str = "") -> int:
         assert self._fault is not None

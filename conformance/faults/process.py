@@ -12,16 +12,19 @@ import pathlib
 import select
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from conformance.errors import FaultError
 from conformance.faults.watch import ACCESSES, FileWatch
-from conformance.processes import send_all
+from conformance.processes import send_all, wait_stopped
 from conformance.records import NOT_FIRED
 
 GONE_S = 20.0
 """How long a broker may take to end."""
+
+STOPPED_S = 5.0
+"""How long its threads may take to stop at SIGSTOP."""
 
 _RECOVERY_S = 60.0
 _TICK_MS = 20
@@ -48,6 +51,21 @@ def prove_gone(target: Target, fault: str) -> None:
     """Wait for the end of every process of the target; `FaultError` if some are left."""
     if not target.wait_gone(GONE_S):
         raise FaultError(f"the {fault} did not take effect: the broker was still there after {GONE_S:.0f} s")
+
+
+@contextlib.contextmanager
+def halted(target: Target) -> Iterator[None]:
+    """Halt every process of a target until the end of the `with`; `FaultError` if one goes on, or there is none."""
+    with target.armed("pause") as handles:
+        if not handles:
+            raise FaultError("the pause met nothing: the broker does not run")
+        try:
+            send_all(handles, signal.SIGSTOP)
+            if not wait_stopped(handles, STOPPED_S):
+                raise FaultError(f"the pause did not take effect within {STOPPED_S:.0f} s of SIGSTOP")
+            yield
+        finally:
+            send_all(handles, signal.SIGCONT)
 
 
 class StartingTarget(Target, Protocol):

@@ -33,7 +33,7 @@ from conformance.scenario.controls import substitute
 ROOT = paths.root()
 STAGES = (
     "errors counting limits paths history protocols claims scenario records mounts processes locks ledger adapters faults clients"
-    " run judge report campaign followup frontend"
+    " run judge report campaign followup testing frontend"
 ).split()
 """A stage imports only stages to its left; `paths` is a table of folders."""
 

@@ -167,6 +167,12 @@ class ProxyConnection:
         self._broker.close()
         self._closed(self)
 
+    async def cut(self) -> bool:
+        """Reset both ends now; whether neither peer has an established connection afterwards."""
+        self._cut = True
+        await self._reset(self._broker, self._client)
+        return await self._is_gone()
+
     # called by the directions
 
     def saw(self, direction: LinkDirection, seen: list[LinkFrame], at_ns: int) -> None:
@@ -327,11 +333,15 @@ class ProxyConnection:
         self.close()
 
     async def _prove(self) -> None:
+        if await self._is_gone():
+            self._armed.take_effect("neither peer has an established connection", self.number)
+
+    async def _is_gone(self) -> bool:
+        """Wait until neither peer has an established connection; whether that is so in time."""
         deadline = time.monotonic() + _PROOF_S
         while (left := _established(self._ports)) and time.monotonic() < deadline:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(_LOOK_S)
-        if not left:
-            self._armed.take_effect("neither peer has an established connection", self.number)
+        return not left
 
 
 def cannot() -> str:

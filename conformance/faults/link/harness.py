@@ -109,6 +109,25 @@ class LinkProxy:
                 raise FaultError(f"the link proxy did not start: {self._last_log_line()}")
         return self._port
 
+    def cut(self) -> int:
+        """Reset every connection at both ends, now; return how many. A client may connect again.
+
+        Raises:
+            FaultError: There is no connection, a peer still has its own, or the proxy died.
+        """
+        _ = self.port  # its first message
+        assert self._control is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._control.send(b"cut")
+        there, _, gone = self._receive(_END_S).decode().partition(" ")
+        if not gone:
+            raise FaultError(f"the link proxy died: {self._last_log_line()}")
+        if there == "0":
+            raise FaultError("the cut met nothing: no client is connected through the link")
+        if there != gone:
+            raise FaultError(f"the cut did not take effect: {gone} of {there} connections are gone")
+        return int(gone)
+
     def finish(self) -> ProxyResult:
         """End the proxy in order, close its history, and return its result; a second call only returns the result.
 

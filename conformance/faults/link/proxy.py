@@ -1,8 +1,8 @@
 """The process between a client and a broker: `python -m conformance.faults.link.proxy DESCRIPTOR`.
 
-The descriptor is a control socket. The harness writes a `ProxyConfig`, and this process answers with its port. When the
-harness hangs up, or at SIGTERM, it closes every connection, writes a `ProxyResult` and ends. So it never outlives the
-harness.
+The descriptor is a control socket. The harness writes a `ProxyConfig`, and this process answers with its port. Any
+further message cuts every connection. When the harness hangs up, or at SIGTERM, it closes every connection, writes a
+`ProxyResult` and ends. So it never outlives the harness.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Proxy:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(self._failed)
         loop.add_signal_handler(signal.SIGTERM, self._stop)
-        loop.add_reader(control, self._stop)
+        loop.add_reader(control, self._hear, control)
         loop.add_reader(self._listening, self._accept)
         control.send(str(self.port).encode())
         await self._over
@@ -59,6 +59,20 @@ class Proxy:
             await asyncio.wait(self.armed.tasks, timeout=_ENDING_S)
         for connection in list(self._connections):
             connection.close()
+
+    def _hear(self, control: socket.socket) -> None:
+        said = b""
+        with contextlib.suppress(ConnectionResetError):  # it died before it had read everything
+            said = control.recv(_MAX_MESSAGE)
+        if said:
+            self.armed.start(self._cut(control))
+        else:
+            self._stop()
+
+    async def _cut(self, control: socket.socket) -> None:
+        """Cut every connection; answer with how many there were, and how many are gone."""
+        gone = await asyncio.gather(*(each.cut() for each in list(self._connections)))
+        control.send(f"{len(gone)} {sum(gone)}".encode())
 
     def _stop(self) -> None:
         if not self._over.done():

@@ -3,8 +3,9 @@
     pytest suites --adapter=reference -k SOLCD
 
 pytest loads this module in every project that shares our environment. Without `--adapter` it adds that one option and
-does nothing else. The other options are added only with it, so that a project may have its own `--seed`. `front` has
-the hooks of a session, `claim_tests` its classes and tests.
+two fixtures, and does nothing else. The other options are added only with it, so that a project may have its own
+`--seed`. `front` has the hooks of a session, `claim_tests` its classes and tests, `fixtures` a broker for tests of the
+user's own.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from typing import Any
 import pytest
 
 from conformance.frontend.options import PYTEST, Option, options_of
+from conformance.frontend.plugin.fixtures import _ack_sigterm, ack_broker, ack_broker_options
+
+__all__ = ["_ack_sigterm", "ack_broker", "ack_broker_options"]  # pytest finds the fixtures of a plugin in its module
 
 _CHOSEN = pytest.StashKey[str]()
 """The `--dist` of xdist that the user chose, before xdist writes its own default there."""

@@ -32,6 +32,7 @@ from conformance.frontend.plugin.claim_tests import (
     defines_scenarios,
     make_file,
 )
+from conformance.frontend.plugin.fixtures import end_session
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
 from conformance.report.expectations import ExpectationOutcome
 from conformance.report.model import Standing, headline
@@ -175,7 +176,7 @@ class Front:
         if self._running is None:
             if threading.current_thread() is threading.main_thread():
                 for number in (signal.SIGTERM, signal.SIGINT) if self.sent else (signal.SIGTERM,):
-                    self._stack.callback(signal.signal, number, signal.signal(number, _terminated))
+                    self._stack.callback(signal.signal, number, signal.signal(number, end_session))
             self._running = self._stack.enter_context(campaign.session(self.campaign, self._watcher()))
         return self._running
 
@@ -335,12 +336,3 @@ def _load(path: pathlib.Path) -> None:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
-
-
-def _terminated(number: int, frame: object) -> None:
-    """End the session as Ctrl-C does, brokers and clients first.
-
-    A worker of xdist may get Ctrl-C twice, from the terminal and from its controller; the second is ignored.
-    """
-    signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
