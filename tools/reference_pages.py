@@ -119,6 +119,7 @@ def _options() -> Iterator[str]:
         yield from _table("option", "meaning", rows=rows) if rows else ()
     yield from ("", "## pytest", "", "The plugin has these, with the meaning that `conformance run` gives them:")
     yield ", ".join(f"`{option.flag}`" for option in options_of(PYTEST)) + "."
+    yield "Each also has a name in full, such as `--conformance-seed`, if another plugin has the short one."
 
 
 def _commands(group: click.Group, name: str) -> Iterator[tuple[str, click.Command]]:

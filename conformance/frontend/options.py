@@ -61,6 +61,11 @@ class Option(NamedTuple):
         return self.flag.removeprefix("--").replace("-", "_")
 
     @property
+    def in_full(self) -> str:
+        """Its name under pytest, where many plugins share one command line."""
+        return f"--conformance-{self.flag.removeprefix('--')}"
+
+    @property
     def unset(self) -> int | str | None:
         """The value of an option that was not typed and is neither a switch nor repeatable."""
         return "" if self.type is str and not self.required else self.default

@@ -190,16 +190,20 @@ def of_click(front):
 
 
 def of_pytest():
-    """The options of pytest by flag, in the words of the table."""
+    """The options of pytest by flag, in the words of the table; the name in full of each stands before it."""
     found = {}
-    group = types.SimpleNamespace(addoption=lambda flag, **words: found.update({flag: words}))
+    group = types.SimpleNamespace(addoption=lambda *flags, **words: found.update({flags: words}))
     parser = types.SimpleNamespace(getgroup=lambda *_: group, parse_known_and_unknown_args=lambda words: ([], words))
     early = types.SimpleNamespace(known_args_namespace=types.SimpleNamespace(conformance_adapter="x"), stash={})
     plugin.pytest_addoption(parser)
-    plugin.pytest_load_initial_conftests(early, parser)
-    for flag, words in found.items():
+    for _ in plugin.pytest_load_initial_conftests(early, parser, []):
+        pass
+    for (long, *short), words in found.items():
+        flag = f"--{long.removeprefix('--conformance-')}"
+        assert short == ([] if flag == "--adapter" else [flag])
         name, repeatable = words["dest"].removeprefix("conformance_"), words.get("action") == "append"
-        yield flag, (name, words.get("metavar", ""), words["help"], repeatable, flag == "--adapter")
+        said = words["help"].partition(" --adapter is short")[0]
+        yield flag, (name, words.get("metavar", ""), said, repeatable, flag == "--adapter")
 
 
 @pytest.mark.parametrize("front", [*COMMANDS, PYTEST])

@@ -133,7 +133,7 @@ def test_lines_of_pytest_parse(words, pytest_options):
 
 def test_every_option_that_is_named_exists(pytest_options):
     """In the texts as well: of a command, or of pytest."""
-    ours = typed_lines.options_of(cli)
+    ours = typed_lines.options_of(cli) | {"--conformance-adapter"}
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*", "".join(map(typed_lines.prose, PAGES)))) - FOREIGN
     known = {name.replace("-", "") for name in ours | pytest_options}  # pytest's help writes --junit-xml
 

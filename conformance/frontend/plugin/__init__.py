@@ -2,14 +2,17 @@
 
     pytest suites --adapter=reference -k SOLCD
 
-pytest loads this module in every project that shares our environment. Without `--adapter` it adds that one option and
-two fixtures, and does nothing else. The other options are added only with it, so that a project may have its own
-`--seed`. `front` has the hooks of a session, `claim_tests` its classes and tests, `fixtures` a broker for tests of the
-user's own.
+pytest loads this module in every project that shares our environment. Without `--adapter` it adds one option and two
+fixtures, and does nothing else. Each option is called `--conformance-NAME`. Its short name is added only with
+`--adapter`, and only if no plugin and no conftest.py has it: a project may have its own `--seed`. `front` has the hooks
+of a session, `claim_tests` its classes and tests, `fixtures` a broker for tests of the user's own.
 """
 
 from __future__ import annotations
 
+import copy
+import re
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -22,36 +25,66 @@ __all__ = ["_ack_sigterm", "ack_broker", "ack_broker_options"]  # pytest finds t
 _CHOSEN = pytest.StashKey[str]()
 """The `--dist` of xdist that the user chose, before xdist writes its own default there."""
 
+_TAKEN = pytest.StashKey[list[str]]()
+"""The short names of our options that another plugin, or a conftest.py, has."""
+
+_SWITCH, *_OTHERS = options_of(PYTEST)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--adapter`, which switches everything on."""
-    _add(parser.getgroup("conformance", "conformance of a message broker"), options_of(PYTEST)[0])
+    """Add `--conformance-adapter`, which switches everything on.
+
+    Its short name is not added, but read from the command line: a conftest.py that adds the same name later would fail,
+    also in a project that does not use the suite.
+    """
+    group = parser.getgroup("conformance", "conformance of a message broker")
+    _add(group, _SWITCH, help=f"{_SWITCH.help} {_SWITCH.flag} is short for it, unless another plugin has that name.")
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_load_initial_conftests(early_config: pytest.Config, parser: pytest.Parser) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
+) -> Generator[None, object, object]:
     """Add the other options, beside `--adapter` and for the help, after every plugin and conftest has its own."""
     known = early_config.known_args_namespace
-    if known.conformance_adapter is None and not known.help:
-        return
+    if _SWITCH.flag in args:  # the word after it is no path, where pytest looks for a conftest.py
+        known.file_or_dir[:] = parser.parse_known_args(_in_full(args), copy.copy(early_config.option)).file_or_dir
+    outcome = yield
+    if known.conformance_adapter is None and not known.help and args == _in_full(args):
+        return outcome
+    taken = [option.flag for option in options_of(PYTEST) if _taken(parser, option.flag)]
+    if _SWITCH.flag not in taken:
+        args[:] = _in_full(args)
+    elif known.conformance_adapter is None and not known.help:
+        return outcome  # the one that was typed is another plugin's
     early_config.stash[_CHOSEN] = "load" if getattr(known, "distload", False) else getattr(known, "dist", "no")
-    group = parser.getgroup("conformance")
-    for option in options_of(PYTEST)[1:]:
-        if not _taken(parser, option.flag):
-            _add(group, option)
-        elif known.conformance_adapter is not None:
-            raise pytest.UsageError(f"{option.flag}: another plugin or a conftest.py has an option of that name")
+    early_config.stash[_TAKEN] = taken
+    for option in _OTHERS:
+        _add(parser.getgroup("conformance"), option, *{option.flag}.difference(taken))
+    return outcome
 
 
-def _add(group: pytest.OptionGroup, option: Option) -> None:
-    words: dict[str, Any] = {"dest": f"conformance_{option.name}", "help": option.help}
+def _in_full(args: list[str]) -> list[str]:
+    """Return the words of a command line with the name in full of the option that switches everything on."""
+    return [re.sub(rf"^{_SWITCH.flag}(?==|$)", _SWITCH.in_full, word) for word in args]
+
+
+def pytest_report_header(config: pytest.Config) -> str | None:
+    """Say which options are reached by their names in full only."""
+    if not (taken := config.stash.get(_TAKEN, [])):
+        return None
+    return f"conformance: {', '.join(taken)} of another plugin: here {_SWITCH.in_full.replace(_SWITCH.name, 'NAME')}"
+
+
+def _add(group: pytest.OptionGroup, option: Option, *short: str, **changes: str) -> None:
+    words: dict[str, Any] = {"dest": f"conformance_{option.name}", "help": option.help, **changes}
     if not option.metavar:
         words["action"] = "store_true"
     else:
         words |= {"metavar": option.metavar, "type": option.type, "default": option.unset}
     if option.repeatable:
         words |= {"action": "append", "default": []}
-    group.addoption(option.flag, **words)
+    group.addoption(option.in_full, *short, **words)
 
 
 def _taken(parser: pytest.Parser, name: str) -> bool:

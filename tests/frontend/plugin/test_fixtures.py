@@ -13,7 +13,6 @@ from starts import starts_process
 
 from conformance import paths
 from conformance.errors import FaultError, UsageError
-from conformance.faults.power import image
 from conformance.ledger import pids_of_run
 from conformance.testing import Cut, Delay, Frame, running_broker
 
@@ -129,7 +128,6 @@ class TestOfAnUnsyncedMessage:
     def ack_broker_options(self):
         return {"own_disk": True, "settings": ["sync_non_transactional=false", "journal_buffer_ms=60000"]}
 
-    @pytest.mark.skipif(bool(image.cannot()), reason="no power can be lost here")
     def test_a_loss_of_power_loses_it(self, ack_broker):
         publish(ack_broker.port("amqp091"))
         report = ack_broker.lose_power()

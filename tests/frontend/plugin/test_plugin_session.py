@@ -24,13 +24,47 @@ def test_nothing_without_adapter(run_pytest, tmp_path):
     assert (0, True) == (done.returncode, "1 passed" in done.stdout), done.stdout + done.stderr
 
 
-def test_option_of_another_plugin(run_pytest, tmp_path):
-    """Beside `--adapter` the two `--seed` cannot be told apart: one line says so."""
-    (tmp_path / "conftest.py").write_text("def pytest_addoption(parser): parser.addoption('--seed', type=int)\n")
-    done = run_pytest(".", "--adapter=reference", cwd=tmp_path)
+TAKES = "def pytest_addoption(parser):\n    for name in {}: parser.addoption(name)\n"
+SHOWS = (
+    "def test_theirs(pytestconfig):\n"
+    "    print('theirs', pytestconfig.getoption('--adapter'), pytestconfig.getoption('--seed'))\n"
+    "    print('ours', pytestconfig.pluginmanager.hasplugin('conformance-front'))\n"
+)
 
-    assert 4 == done.returncode
-    assert "--seed: another plugin or a conftest.py has an option of that name" in done.stderr
+
+@pytest.mark.parametrize("place", ["conftest.py", "their_plugin.py"])
+def test_options_of_another_plugin(run_pytest, tmp_path, place):
+    """A short name that a plugin or a conftest.py has stays its own; the name in full is ours, and the header says so."""
+    taken = ["--adapter", "--set", "--seed", "--out"]
+    (tmp_path / place).write_text(TAKES.format(taken))
+    (tmp_path / "test_theirs.py").write_text(SHOWS)
+    more = ["-p", "their_plugin"] if place == "their_plugin.py" else []
+    theirs = [*more, "-s", "--adapter", "x", "--seed", "5"]
+    ours = ["--conformance-adapter=reference", "--conformance-seed=7", "--conformance-out=mine"]
+    alone, both = (run_pytest(".", *theirs, *words, cwd=tmp_path) for words in ([], ours))
+
+    assert (0, 0) == (alone.returncode, both.returncode), alone.stdout + alone.stderr + both.stdout + both.stderr
+    assert "theirs x 5\nours False\n" in alone.stdout
+    assert "conformance" not in alone.stdout.replace("ack-conformance", "")
+    assert "theirs x 5\nours True\n" in both.stdout
+    assert "over amqp, seed 7, into mine" in both.stdout
+    assert f"conformance: {', '.join(taken)} of another plugin: here --conformance-NAME" in both.stdout
+
+
+@pytest.mark.parametrize("typed", [["--adapter", "reference"], ["--adapter=reference"]])
+def test_the_short_name_of_the_switch(run_pytest, tmp_path, typed):
+    """Read from the command line and from addopts; the word after it is no path, so pytest finds its conftest.py."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\ntestpaths = sub\n")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "conftest.py").write_text(TAKES.format(["--theirs"]))
+    (tmp_path / "sub" / "test_it.py").write_text("def test_it(): pass\n")
+    by_words = run_pytest(*typed, "--seed=7", "--theirs=x", cwd=tmp_path)
+    by_file = run_pytest("-o", f"addopts={' '.join(typed)} --conformance-seed 7", cwd=tmp_path)
+
+    for done in (by_words, by_file):
+        assert 0 == done.returncode, done.stdout + done.stderr
+        assert "over amqp, seed 7" in done.stdout
+        assert "1 passed" in done.stdout
 
 
 @pytest.mark.parametrize(
