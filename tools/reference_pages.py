@@ -13,6 +13,7 @@ from conformance import claims, paths, scenario
 from conformance.adapters.file import schema
 from conformance.errors import PRECEDENCE, ExitCode
 from conformance.frontend.cli import cli
+from conformance.frontend.cli.group import ALIASES
 from conformance.frontend.options import PYTEST, options_of
 from conformance.reference import liars
 from conformance.report import model
@@ -111,6 +112,7 @@ def _scenarios() -> Iterator[str]:
 
 def _options() -> Iterator[str]:
     yield from ("# Options", "", "`conformance COMMAND --help` has examples too.")
+    yield from (f"`conformance {name}` is `conformance {' '.join(words)}`." for name, words in ALIASES.items())
     yield "`conformance broker --help` lists the options, settings, profiles and liars of the bundled broker."
     for name, command in _commands(cli, "conformance"):
         first = (command.help or "").split("\n\n")[0]

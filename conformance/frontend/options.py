@@ -36,6 +36,9 @@ WIRE_WORDS = f"{', '.join(WIRES[:-1])} or {WIRES[-1]}"
 PORT_WORDS = f"{', '.join(f'{{{word}_port}}' for word in WIRES[:-1])} or {{{WIRES[-1]}_port}}"
 """The placeholders of a broker's command line that takes a port."""
 
+BROKER = "--broker"
+"""Another name of `--adapter`, for people who do not know that word."""
+
 _JUDGES = (RUN, JUDGE, PYTEST)
 _CONNECTS = (RUN, UPGRADE, CHECK, EXPLORE, PYTEST)
 _PLANS = (RUN, UPGRADE, PYTEST)
@@ -44,7 +47,10 @@ _RECORDS = (*_PLANS, EXPLORE)
 
 
 class Option(NamedTuple):
-    """An option: what is typed after it (`metavar`; empty for a switch), its help, and the fronts that have it."""
+    """An option: what is typed after it (`metavar`; empty for a switch), its help, and the fronts that have it.
+
+    `alias` is another name of it on the command line. Under pytest it would be one more name to collide.
+    """
 
     flag: str
     metavar: str
@@ -54,6 +60,7 @@ class Option(NamedTuple):
     repeatable: bool = False
     default: int | None = None
     short: str = ""
+    alias: str = ""
     required: bool = False
 
     @property
@@ -92,9 +99,15 @@ OPTIONS = (
         (RUN,),
         repeatable=True,
         required=True,
+        alias=BROKER,
     ),
     Option(
-        "--adapter", "NAME[@VERSION][:LAUNCHER]", f"The broker to test. {_LAUNCHERS}", (EXPLORE, PYTEST), required=True
+        "--adapter",
+        "NAME[@VERSION][:LAUNCHER]",
+        f"The broker to test. {_LAUNCHERS}",
+        (EXPLORE, PYTEST),
+        required=True,
+        alias=BROKER,
     ),
     Option("--protocol", "WORDS", f"Protocols of the clients, with commas between them: {_PROTOCOLS}", (RUN,)),
     Option("--protocol", "WORD", f"Protocol of the clients: {_PROTOCOLS}", (EXPLORE, PYTEST)),
@@ -112,6 +125,7 @@ OPTIONS = (
         "Claims to test, such as 'AMQP-*'; repeatable.  [default: *]",
         _PLANS,
         repeatable=True,
+        alias="--claim",
     ),
     Option(
         "--scenario",

@@ -18,7 +18,7 @@ from conformance.errors import ClientError, LaunchError
 from conformance.followup import bundle, contract
 from conformance.frontend import plugin
 from conformance.frontend.cli import adapters as cli_adapters
-from conformance.frontend.cli import cli, entry
+from conformance.frontend.cli import cli, entry, group
 from conformance.frontend.options import (
     CHECK,
     EXPLORE,
@@ -231,6 +231,42 @@ def test_a_run_and_pytest_take_the_same_options():
         "--plan",
         "--strict-verdicts",
     }
+
+
+@pytest.mark.parametrize("command", ["run", "explore", "replay", "selftest"])
+def test_another_name_of_an_option_is_in_its_line_of_the_help(typed, command):
+    """Both names lead to one value, and a file of options may have either."""
+    shown = typed(command, "--help").stdout
+    takes = [param for param in cli.commands[command].params if "--broker" in param.opts]
+
+    assert [["--adapter", "--broker"]] == [param.opts for param in takes]
+    assert 1 == shown.count("--adapter, --broker ")
+    assert (1 if command == "run" else 0) == shown.count("--claims, --claim ")
+
+
+@pytest.mark.process
+def test_another_name_of_an_option_is_read(typed, tmp_path):
+    same = [
+        typed("run", broker, "artmis", claim, "X").stderr
+        for broker, claim in (("--broker", "--claim"), ("--adapter", "--claims"))
+    ]
+    assert same[0] == same[1]
+    assert "unknown adapter 'artmis': did you mean 'artemis'?" in same[0]
+    assert "did you mean 'SOLCD-ACK-01'?" in typed("run", "--broker", "reference", "--claim", "SOLCD-AKC-01").stderr
+    (tmp_path / "conformance.toml").write_text("[run]\nbroker = 'artmis'\n")
+    assert "unknown adapter 'artmis'" in typed("run").stderr
+
+
+@pytest.mark.parametrize(("name", "words"), group.ALIASES.items())
+def test_another_name_of_a_command(typed, name, words):
+    """It is in the help once, and its own help is that of the command."""
+    shown = typed("--help").stdout
+
+    assert 1 == len(re.findall(rf"^  {name} +conformance {' '.join(words)}$", shown, re.MULTILINE))
+    assert 0 == typed(name, "--help").returncode
+    assert typed(*words, "--help").stdout == typed(name, "--help").stdout
+    assert typed(*words).stderr == typed(name).stderr
+    assert name not in cli.commands
 
 
 @pytest.mark.parametrize(

@@ -28,8 +28,25 @@ class ClosedPipeError(Exception):
     """A write failed because the other end of a pipe or socket is closed."""
 
 
+ALIASES = {"check": ("adapters", "check"), "site": ("report",)}
+"""Other names of commands: what is read in place of each."""
+
+
 class CommandGroup(click.Group):
-    """A group that keeps click from turning a closed pipe into exit 1, which says that a claim was violated."""
+    """The group of all commands, which have `ALIASES`.
+
+    It keeps click from turning a closed pipe into exit 1, which says that a claim was violated.
+    """
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        return super().resolve_command(ctx, [*ALIASES.get(args[0], args[:1]), *args[1:]])
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_commands(ctx, formatter)
+        with formatter.section("Other names"):
+            formatter.write_dl([(name, f"conformance {' '.join(words)}") for name, words in ALIASES.items()])
 
     def make_context(self, *args: Any, **words: Any) -> click.Context:
         try:
@@ -118,7 +135,7 @@ def options(front: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
 
 
 def _click_option(option: Option) -> Callable[[Any], Any]:
-    flags = [option.flag, *([option.short] if option.short else [])]
+    flags = [option.flag, *filter(None, (option.alias, option.short))]
     if not option.metavar:
         return click.option(*flags, is_flag=True, help=option.help)
     words: dict[str, Any] = {"metavar": option.metavar, "help": option.help}

@@ -15,6 +15,7 @@ import click
 
 from conformance.frontend.cli.group import FILE, GroupedCommand, cli, end_on_sigterm, options, say, write_report
 from conformance.frontend.options import (
+    BROKER,
     JUDGE,
     REPLAY,
     RUN,
@@ -306,6 +307,7 @@ def report_command(folders: tuple[pathlib.Path, ...], out: pathlib.Path) -> int:
 )
 @click.option(
     "--adapter",
+    BROKER,
     "adapters",
     multiple=True,
     metavar="NAME[@VERSION]",
@@ -394,7 +396,9 @@ def diff_command(runs: tuple[pathlib.Path, ...], page: pathlib.Path | None) -> i
 @click.option("--trial", required=True, metavar="N", help="The number of the trial, or the name of its folder.")
 @click.option("--arm", default="", metavar="WORD", help="A control, by its label or as `weakened`.  [default: subject]")
 @click.option("--times", default=1, show_default=True, help="How often.")
-@click.option("--adapter", default="", metavar="NAME[@VERSION]", help="Another version of the broker, or a TOML file.")
+@click.option(
+    "--adapter", BROKER, default="", metavar="NAME[@VERSION]", help="Another version of the broker, or a TOML file."
+)
 @options(REPLAY)
 @_TRUST
 def replay_command(quiet: bool, run: pathlib.Path, **words: Any) -> int:
