@@ -1,6 +1,7 @@
 """README and docs are executed: commands parse, words are known, figures are computed, links lead somewhere."""
 
 import itertools
+import json
 import re
 import runpy
 import subprocess
@@ -199,6 +200,37 @@ def test_figures():
     assert f"Three kills bound the rate only at {three}, ten at {ten};" in VERDICTS
     q = counting.miss_probability(failed=3, trials=3, clean=3)
     assert counting.chance_of_control(q) in VERDICTS.replace("\n", " ")
+
+
+def test_the_story_of_the_concepts_is_that_of_the_example():
+    """Each figure of the page is one of the published run."""
+    page = " ".join((DOCS / "explanation/concepts.md").read_text().split())
+    report = json.loads((ROOT / "reports/examples/rabbitmq/4.3.6/amqp/report.json").read_text())
+    rows = {(row["claim"], row["scenario"]): row for row in report["verdicts"]}
+    lost = rows["EXPECT-SYNC-01", "power-lost-while-publishing"]
+    kept = rows["AMQP-DUR-01", "broker-killed-while-publishing"]
+    at = {(event["op"], event["phase"], event["epoch"]): event["at_ms"] for event in lost["witnesses"][0]["timeline"]}
+    fired = at["fault", "fired", 1]
+    waited = (
+        f"{at['send', 'ok', 1] - at['send', 'invoke', 1]:.0f} ms later",
+        f"{fired - at['send', 'ok', 1]:.0f} ms after",
+    )
+    started = f"{(at['broker', 'ok', 2] - fired) / 1000:.1f} s after the loss"
+    exposed = lost["exposure"]
+
+    assert ("VIOLATED", "HOLDS", "p1:1") == (lost["verdict"], kept["verdict"], lost["witnesses"][0]["message"])
+    assert [] == [text for text in (*waited, started, f"`{lost['control']['label'].split()[1]}`") if text not in page]
+    assert lost["reason"].startswith(f"{exposed['confirmed']:,} of {exposed['confirmed']:,} confirmed messages lost")
+    assert f"the {exposed['confirmed']:,} messages that the broker had confirmed in three such trials" in page
+    assert f"at least {exposed['minimum']} messages had been confirmed in the tenth of a second" in page
+    assert kept["reason"].startswith(
+        "0 of 22,890 confirmed messages lost in 44 kills of 3 trials (at least 2,949 at risk"
+    )
+    assert all(
+        text in page for text in ("0 of 22,890 confirmed", "HOLDS (44 kills)", "At least 2,949", "less than 7 %")
+    )
+    assert ("persistence=false", 3, 3) == tuple(kept["control"][name] for name in ("label", "failed", "trials"))
+    assert f"less than {counting.upper_bound(44):.0%}".replace("%", " %") in page
 
 
 def test_map_is_true():
