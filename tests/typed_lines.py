@@ -35,6 +35,7 @@ NOT_RUN = {
     "export": "of the shell",
     "git": "it reads a repository of the user's; tests/house/test_ci_examples.py plays the job with it",
     "set": "of the shell",
+    "exit": "of the shell",
     "echo": "of the shell",
     "pip": "it installs; `just release` installs the wheel",
     "sed": "it edits a copy of a file",

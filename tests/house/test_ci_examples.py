@@ -5,6 +5,7 @@ Their scripts are run by bash, with commands that only write down what they were
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -126,10 +127,43 @@ def test_inputs_reach_the_command_line_as_they_are(played, kind):
 @pytest.mark.process
 def test_the_key_of_the_cache_has_no_comma(played, tmp_path):
     """The service refuses one in a key, and an external broker has it between its addresses."""
-    (step,) = [step for step in ACTION["runs"]["steps"] if step.get("id") == "cache"]
-    played(step["run"], filled(step["env"], ACTION["inputs"]))
+    step = step_of_action("cache")
+    keys = []
+    for project, python in (("one", "3.12"), ("two", "3.12"), ("two", "3.13")):
+        (tmp_path / "pyproject.toml").write_text(project)
+        (tmp_path / "out").unlink(missing_ok=True)
+        played(
+            step["run"],
+            {**filled(step["env"], ACTION["inputs"]), "PYTHON": python, "GITHUB_ACTION_PATH": str(tmp_path)},
+        )
+        keys.append((tmp_path / "out").read_text())
 
-    assert re.fullmatch(r"key=conformance-\d+-\d+\n", (tmp_path / "out").read_text())
+    assert [True] * 3 == [
+        bool(re.fullmatch(r"key=conformance-\d+-\d+\npip=conformance-pip-\d+-\d+\n", key)) for key in keys
+    ]
+    assert 3 == len(set(keys))  # what pip has kept is of this Python, and of these dependencies
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("code", [0, 1])
+def test_the_outputs_of_the_action(played, tmp_path, code):
+    """They are there after a violation too, and the step ends as the run has ended."""
+    step = step_of_action("run")
+    (tmp_path / "bin" / "conformance").write_text(f"#!/bin/sh\nexit {code}\n")
+    with pytest.raises(subprocess.CalledProcessError) if code else contextlib.nullcontext():
+        played(step["run"], filled(step["env"], ACTION["inputs"]))
+    written = dict(line.split("=", 1) for line in (tmp_path / "out").read_text().splitlines())
+
+    assert {"exit-code": str(code), "report": "my report/report.html"} == written
+    assert {f"${{{{ steps.run.outputs.{name} }}}}" for name in written} == {
+        output["value"] for output in ACTION["outputs"].values()
+    }
+    assert ACTION["outputs"].keys() == written.keys()
+
+
+def step_of_action(name):
+    (step,) = [step for step in ACTION["runs"]["steps"] if step.get("id") == name]
+    return step
 
 
 @pytest.mark.parametrize(("steps", "out"), [(GITHUB, "report"), (ACTION["runs"]["steps"], "${{ inputs.out }}")])
@@ -160,6 +194,9 @@ def test_every_step_of_the_action_names_its_shell():
 
 def test_the_inputs_of_the_page_are_those_of_the_files():
     page = (ROOT / "docs/how-to/ci.md").read_text()
+    (outputs,) = re.findall(r"Its outputs are (`.*?), the path", page)
+
+    assert list(ACTION["outputs"]) == re.findall(r"`([\w-]+)`", outputs)
     action, component = re.findall(r"Its inputs\s+are (`adapter`.*?)\. ?", page, re.DOTALL)
 
     assert list(ACTION["inputs"]) == re.findall(r"`(\w+)`", action)
