@@ -29,14 +29,13 @@ def end_session(number: int, frame: object) -> None:
 @pytest.fixture(scope="session")
 def _ack_sigterm() -> Iterator[None]:
     """Let SIGTERM end the fixtures too: by itself it ends Python at once, and the broker stays until the next run."""
-    if threading.current_thread() is not threading.main_thread():
+    in_main = threading.current_thread() is threading.main_thread()
+    if not in_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
         yield
         return
-    before = signal.getsignal(signal.SIGTERM)
-    if before is signal.SIG_DFL:
-        signal.signal(signal.SIGTERM, end_session)
+    signal.signal(signal.SIGTERM, end_session)
     yield
-    signal.signal(signal.SIGTERM, before)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 @pytest.fixture
