@@ -165,7 +165,7 @@ def test_two_workers(one, two, place):
     assert 0 == two.returncode, two.stdout + two.stderr
     assert trials(place / "two") == trials(place / "one")
     assert essences(place / "two") == essences(place / "one")
-    assert 2 == len(allure_ids(place / "allure-one"))
+    assert 4 == len(allure_ids(place / "allure-one"))
     assert allure_ids(place / "allure-two") == allure_ids(place / "allure-one")
     assert str(place / "two" / "report.html") in two.stdout
 
@@ -176,7 +176,7 @@ def test_judging_the_folder_again_gives_the_same_rows(two, place):
     found = [attached(place / "allure-two", result) for result in results(place / "allure-two")]
     again = {json.dumps(json.loads(msgspec.json.encode(row))) for row in verdicts(place / "two").values()}
 
-    assert (3, set()) == (len(found), {json.dumps(row) for row in found} - again)
+    assert (5, set()) == (len(found), {json.dumps(row) for row in found} - again)
 
 
 @pytest.mark.full
@@ -184,7 +184,7 @@ def test_a_baseline(two, place):
     """What was not decided before is skipped, and not a failure of `--strict-verdicts`; the summary says so."""
     expected = model.read_json(place / "two" / "report.json").expectations
 
-    assert "2 passed, 1 skipped" in two.stdout
+    assert "3 passed, 2 skipped" in two.stdout
     assert "answer undecided as before: INCONCLUSIVE in the baseline, INCONCLUSIVE now" in two.stdout
     assert "still undecided: EMS-CLIENT-02 in consumer-killed-under-client: INCONCLUSIVE" in two.stdout
     assert [("still-undecided", "EMS-CLIENT-02")] == [(str(item.standing), item.claim) for item in expected.items]
