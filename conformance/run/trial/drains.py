@@ -55,6 +55,11 @@ class Drains:
         """
         return self.count >= 2 and self.planned.script.steps[-1] == Drain() and not self.jobs.keeps_messages
 
+    @property
+    def settles(self) -> bool:
+        """Whether the script ends with a clean restart between two drains, and the queue is not stuck."""
+        return self.planned.script.steps[-2:] == SETTLE[-2:] and not self.seen_stuck
+
     def drain(self) -> None:
         """Empty the queue of the trial, and then those to which its policies move messages.
 
