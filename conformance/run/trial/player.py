@@ -185,14 +185,14 @@ class TrialPlayer:
                 raise
 
     def _show_withheld(self) -> None:
-        """Drain what the broker gave to no client, to the end if no other trial shares it: its fault was never due."""
+        """Drain what the broker gave to no client of this trial: then its fault was never due."""
         if self.withheld or not self.client_runner.in_vain or self.node.target.gone():
             return
         self.withheld = True
         self.drains.drain()
         while self.drains.brings:
             self.drains.drain()
-        if self.drains.settles and len(self.company.members) == 1:
+        if self.drains.settles:
             self._do(Restart(clean=True))
             if not self.broker_is_lost:
                 self.drains.drain()
