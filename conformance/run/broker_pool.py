@@ -16,6 +16,7 @@ from conformance.adapters import Broker
 from conformance.adapters.interface import Node, Options
 from conformance.errors import FaultError, LaunchError
 from conformance.faults import shortage
+from conformance.faults.disk.access import JournalAccess
 from conformance.faults.power.image import LossyDisk
 from conformance.ledger import Ledger
 from conformance.run.planning import Planned
@@ -34,7 +35,7 @@ class RunningBroker:
     `another` prepares one more broker like it, with a folder and ports of its own; it may raise `LaunchError`.
     `protocols` are those that it speaks, `queues` those that it has. `disk` is None if it stores on the disk of this
     machine. `start_seconds` has the time of each start that succeeded. `waited_in_vain` names the scenarios in which a
-    drain has waited for missing messages, and none came.
+    drain has waited for missing messages, and none came. `reached` has how it was last seen to reach its journal.
     """
 
     broker: Broker
@@ -46,6 +47,7 @@ class RunningBroker:
     disk: LossyDisk | None = None
     start_seconds: list[float] = dataclasses.field(default_factory=list)
     waited_in_vain: set[str] = dataclasses.field(default_factory=set)
+    reached: list[JournalAccess] = dataclasses.field(default_factory=list)
 
     @property
     def node(self) -> Node:

@@ -9,13 +9,14 @@ import time
 import pytest
 
 from conformance import adapters, claims, history, scenario
-from conformance.adapters import parse_assignments
+from conformance.adapters import parse_assignments, untraced
 from conformance.adapters.file.model import Setting
 from conformance.adapters.file.settings import ignored_setting
 from conformance.campaign import Options, prepare
 from conformance.errors import LaunchError, UsageError
 from conformance.faults import possible
 from conformance.faults.disk import injection
+from conformance.faults.disk.access import JournalAccess
 from conformance.faults.disk.trace import Operation
 from conformance.faults.power import image, loss
 from conformance.faults.power.image import LossyDisk
@@ -99,21 +100,28 @@ def test_what_a_log_says_against_the_settings(asked, said, expected):
     assert expected in found
 
 
-@pytest.mark.parametrize(("journal", "hidden"), [("NIO", ""), ("ASYNCIO", "libaio writes"), ("MAPPED", "is mapped")])
-def test_what_no_tracer_can_fail_is_not_tried(journal, hidden, monkeypatch):
-    """A failing or full disk would be no fault there; a held sync is left to the probe, which says what it cannot see.
-
-    On a machine that can take every fault.
-    """
+@pytest.mark.parametrize("journal", ["NIO", "ASYNCIO", "MAPPED"])
+def test_every_journal_is_tried_on_a_disk_that_fails(journal, monkeypatch):
+    """On a machine that can take every fault."""
     monkeypatch.setattr(possible.ThisMachine, "lacks", lambda machine, means: "")
-    options = Options("artemis", claims=("ARTEMIS-SEND-09",), settings=(f"journal_type={journal}",), seed=1)
-    prepared = prepare(options)
-    unable = {name: why for name, why in prepared.selection.unable.items() if "journal_type" in why}
-
-    assert (["disk_full", "failed_sync"] if hidden else []) == sorted(unable)
-    assert all(hidden in why for why in unable.values())
+    prepared = prepare(Options("artemis", claims=("ARTEMIS-SEND-09",), settings=(f"journal_type={journal}",), seed=1))
     played = {trial.script.id for trial in prepared.trials if trial.arm == "subject"}
-    assert bool(hidden) != bool(played & {"disk-full-while-publishing", "sync-fails-while-publishing"})
+
+    assert [] == [name for name, why in prepared.selection.unable.items() if "journal_type" in why]
+    assert {"sync-held-while-sending", "sync-fails-while-publishing"} <= played
+
+
+def test_a_choice_may_say_why_no_tracer_can_fail_it():
+    """A disk that fails would be no fault then."""
+    hidden = (
+        ARTEMIS.file.settings["journal_type"].choices["MAPPED"].model_copy(update={"untraced": "of its own driver"})
+    )
+    journal = ARTEMIS.file.settings["journal_type"]
+    other = journal.model_copy(update={"choices": {**journal.choices, "MAPPED": hidden}})
+    file = ARTEMIS.file.model_copy(update={"settings": {**ARTEMIS.file.settings, "journal_type": other}})
+
+    assert "journal_type=MAPPED: of its own driver" == untraced(file, ARTEMIS.effective({"journal_type": "MAPPED"}))
+    assert "" == untraced(file, ARTEMIS.effective())
 
 
 # Artemis itself.
@@ -180,8 +188,28 @@ def test_a_broker_that_fell_back_is_no_broker_of_that_journal(tmp_path, ledger, 
     assert str(broker.log) == error.value.log
 
 
+traced = pytest.mark.skipif(bool(injection.cannot()), reason=injection.cannot() or "-")
+
+
+def under_held_syncs(tmp_path, ledger, reached, **settings):
+    """Send two messages, one after the other: the events of syncs, and when each message was confirmed."""
+    with prepared(tmp_path, ledger, **settings) as broker:
+        files = broker.journal_files.names
+        tracer = injection.Tracer(broker.folder / "trace", broker.journal, HeldSync(0.1), files=files, reached=reached)
+        broker.start(wrap=tracer.wrap)
+        tracer.look()
+        client = Stomp(broker)
+        sent = [(client.send(number), time.monotonic_ns()) for number in range(2)]
+        client.close()
+        injection.end(broker)
+        operations = [operation for operation, _ in sent]
+        tracer.finish(tmp_path / "disk.jsonl", bare_header("disk"), broker.epoch, operations)
+    events = history.read(tmp_path / "disk.jsonl").events
+    return [event for event in events if event.op is Op.SYNC], {operation.key: at for operation, at in sent}
+
+
 @pytest.mark.artemis
-@pytest.mark.skipif(bool(injection.cannot()), reason=injection.cannot() or "-")
+@traced
 @pytest.mark.parametrize(
     ("journal", "hidden"),
     [
@@ -190,22 +218,33 @@ def test_a_broker_that_fell_back_is_no_broker_of_that_journal(tmp_path, ledger, 
     ],
 )
 def test_what_the_tracer_cannot_see_is_said_and_never_judged(tmp_path, ledger, journal, hidden):
-    """Its history has the reason, and neither a sync that came in time nor one that is missing."""
-    with prepared(tmp_path, ledger, journal_type=journal) as broker:
-        tracer = injection.Tracer(
-            broker.folder / "trace", broker.journal, HeldSync(0.1), files=broker.journal_files.names
-        )
-        broker.start(wrap=tracer.wrap)
-        tracer.look()
-        client = Stomp(broker)
-        operations = [client.send(number) for number in range(2)]
-        client.close()
-        injection.end(broker)
-        tracer.finish(tmp_path / "disk.jsonl", bare_header("disk"), broker.epoch, operations)
-    told = [event for event in history.read(tmp_path / "disk.jsonl").events if event.op is Op.SYNC]
+    """Of a tracer that does not know by what calls its journal is reached: neither a sync in time nor one too late."""
+    events, _ = under_held_syncs(tmp_path, ledger, None, journal_type=journal)
 
-    assert {Phase.INFO} == {event.phase for event in told}
-    assert any(event.detail.startswith(hidden) for event in told)
+    assert {Phase.INFO} == {event.phase for event in events}
+    assert any(event.detail.startswith(hidden) for event in events)
+
+
+@pytest.mark.artemis
+@traced
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize(
+    ("journal", "reached"),
+    [
+        pytest.param("ASYNCIO", JournalAccess(libaio=True), marks=libaio),
+        ("MAPPED", JournalAccess(mapped=frozenset({"activemq-data-1.amq"}))),
+    ],
+)
+def test_the_syncs_of_each_journal_are_held_and_seen(tmp_path, ledger, journal, reached, waits):
+    events, confirmed = under_held_syncs(
+        tmp_path, ledger, reached, journal_type=journal, sync_non_transactional=waits, sync_transactional=waits
+    )
+    synced = {event.message: event for event in events if event.phase is Phase.OK}
+
+    hidden = [event.detail for event in events if event.phase is Phase.INFO]
+    assert (journal == "MAPPED" and not waits) == bool(hidden)  # it makes no msync then
+    assert waits == all(key in synced and synced[key].at_ns <= at for key, at in confirmed.items())
+    assert all(event.fault == "held_sync" for event in synced.values())
 
 
 def _controls():

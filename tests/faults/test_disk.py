@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import errno
 import itertools
 import os
 import pathlib
@@ -22,7 +23,8 @@ from conformance import adapters, claims, history, scenario
 from conformance.adapters.distribution import fetch
 from conformance.adapters.file.settings import weaken
 from conformance.errors import FaultError
-from conformance.faults.disk import injection, pairing, trace
+from conformance.faults.disk import access, injection, pairing, trace
+from conformance.faults.disk.access import JournalAccess
 from conformance.faults.disk.trace import Call, Clock, Operation, Trace
 from conformance.history import Op, Phase, bare_header, make_body
 from conformance.ledger import Ledger
@@ -53,8 +55,8 @@ a, b, log = opened("1.j"), opened("2.j"), opened("log")
 def run(tmp_path):
     """Run a child to its end under a fault: returns what it printed, the trace and the tracer."""
 
-    def start(fault, code, files=("{n}.j",), **how):
-        tracer = injection.Tracer(tmp_path / "trace", tmp_path, fault, files=files)
+    def start(fault, code, files=("{n}.j",), reached=None, **how):
+        tracer = injection.Tracer(tmp_path / "trace", tmp_path, fault, files=files, reached=reached)
         command = [*tracer.wrap, sys.executable, "-c", CHILD + code, str(tmp_path)]
         said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **how)
         return said.stdout.splitlines(), tracer.read(), tracer
@@ -252,16 +254,32 @@ print("ready", flush=True); signal.pause()
         after = reasons(tracer)
 
     assert "io_uring_setup" not in seen
-    assert before == ["the broker was not checked for a mapped journal, libaio and io_uring"]
+    assert before == [
+        "1.j is mapped: writes through memory cannot be seen",
+        "the broker was not checked for a mapped journal, libaio and io_uring",
+    ]
     assert [text.split(":")[0] for text in after][:1] == ["1.j is mapped"]
     assert pathlib.Path("/proc/sys/kernel/io_uring_disabled").read_text() != "0\n" or "io_uring" in after[1]
 
 
-LIBAIO = """
-context = ctypes.c_ulong(0)
+AIO = """
+import struct
+WRITE, SYNC = 1, 3
+context, memory = ctypes.c_ulong(0), mmap.mmap(-1, 4096)
 assert libc.syscall(206, 8, ctypes.byref(context)) == 0
-print("ready", flush=True); signal.pause()
+memory[:5] = b"p1:1."
+at = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+def aio(number, data, file):
+    "Submit one request, and return the result of the call, or the one of the request."
+    request = ctypes.create_string_buffer(
+        struct.pack("QIiHhIQQqQQ", data, 0, 0, number, 0, file, *((at, 4096) if number == WRITE else (0, 0)), 0, 0, 0))
+    if libc.syscall(209, context, ctypes.c_long(1), ctypes.byref(ctypes.c_void_p(ctypes.addressof(request)))) < 0:
+        return -ctypes.get_errno()
+    event = (ctypes.c_int64 * 4)()
+    assert libc.syscall(208, context, ctypes.c_long(1), ctypes.c_long(1), event, None) == 1
+    return event[2]
 """
+LIBAIO = AIO + 'print("ready", flush=True); signal.pause()'
 x86_64 = pytest.mark.skipif(platform.machine() != "x86_64", reason="the number of io_setup is that of x86_64")
 
 
@@ -290,22 +308,124 @@ def test_a_full_disk_without_effect_says_why_it_saw_no_writes(tmp_path):
 
 
 @pytest.mark.process
-def test_the_memory_of_a_process_is_looked_at_once_however_many_threads_it_has(tmp_path, monkeypatch):
+def test_the_memory_of_a_process_is_looked_at_once_however_many_threads_it_has(monkeypatch):
     """Once for each process: a JVM has fifty threads, and each process of a broker has its own memory."""
     looked = []
     over = threading.Event()
     threads = [threading.Thread(target=over.wait) for _ in range(5)]
+    monkeypatch.setattr(access, "_memory", lambda *about: looked.append(about) or (False, frozenset()))
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         for thread in threads:
             thread.start()
-        pids = [os.getpid(), *(thread.native_id for thread in threads), other.pid]
-        tracer = injection.Tracer(tmp_path / "trace", tmp_path, HeldSync(0.1), files=["{n}.j"], contained=lambda: pids)
-        monkeypatch.setattr(tracer, "_look_at_memory", looked.append)
-        tracer.look()
-        over.set()
-        other.kill()
+        try:
+            access.look([os.getpid(), *(thread.native_id for thread in threads), other.pid], frozenset())
+        finally:
+            over.set()
+            other.kill()
 
     assert len(looked) == 2
+
+
+@traced
+@x86_64
+def test_what_is_written_and_synced_by_libaio_is_paired_and_held(run):
+    """A write past the page cache, and its sync by fdatasync; one through a file that syncs each write."""
+    code = (
+        AIO
+        + """
+d = opened("3.j", os.O_DIRECT); os.posix_fallocate(d, 0, 8192)
+s = opened("4.j", os.O_DIRECT | os.O_DSYNC); os.posix_fallocate(s, 0, 8192)
+for call, *words in [(aio, WRITE, 7, d), (os.fdatasync, d), (aio, WRITE, 8, s), (aio, SYNC, 9, d)]:
+    print(time.monotonic_ns(), call(*words), time.monotonic_ns())
+print(time.monotonic_ns())
+"""
+    )
+    said, found, tracer = run(HeldSync(0.3), code, reached=JournalAccess(libaio=True, synced_writes=True))
+    times = [int(line.split()[0]) for line in said]
+    asked = [Operation("p1:1", at, b"p1:1.", until_ns=until) for at, until in itertools.pairwise(times)]
+    direct, _, dsync, _ = pairing.pair_operations(found, asked)
+
+    assert [line.split()[1:2] for line in said[:4]] == [["4096"], ["None"], ["4096"], ["0"]]
+    assert times[0] <= direct.write.started_ns < direct.write.ended_ns <= times[1] < direct.sync.started_ns
+    assert (direct.sync.name, direct.sync.delayed, dsync.sync is dsync.write) == ("fdatasync", True, True)
+    assert (dsync.write.delayed, dsync.write.seconds >= 0.3) == (True, True)
+    assert pairing.unseen(found, [direct, dsync]) == []
+    injection.prove(found, tracer.fault)
+
+
+@traced
+@x86_64
+@pytest.mark.parametrize(("fault", "error"), [(FailedSync(1), "EIO"), (DiskFull(1), "ENOSPC")])
+def test_requests_of_libaio_fail_as_the_disk_does(run, fault, error):
+    """And no call on a socket or a pipe does, although every file is traced."""
+    code = AIO + 'asked = time.monotonic_ns(); print(asked, aio(WRITE, 7, a)); os.write(1, b"open\\n")'
+    said, found, tracer = run(fault, code, reached=JournalAccess(libaio=True, synced_writes=True))
+    begin, result = map(int, said[0].split())
+    pair = paired(found, begin)
+
+    assert (said[1], os.strerror(-result), pair.write, pair.failed.error) == (
+        "open",
+        os.strerror(getattr(errno, error)),
+        None,
+        error,
+    )
+    injection.prove(found, tracer.fault)
+
+
+def paired(found, begin):
+    return pairing.pair_operations(found, [Operation("p1:1", begin, b"p1:1.")])[0]
+
+
+@traced
+@pytest.mark.parametrize(("fault", "took"), [(HeldSync(0.3), "ok"), (FailedSync(1), "Input/output error")])
+def test_a_mapped_journal_is_held_and_failed_at_its_msync(run, fault, took):
+    code = """
+os.ftruncate(a, 8192); memory = mmap.mmap(a, 8192)
+asked = time.monotonic_ns(); memory[4096:4101] = b"p1:1."
+tried(memory.flush, 4096, 4096); print(asked)
+"""
+    said, found, tracer = run(fault, code, reached=JournalAccess(mapped=frozenset({"1.j"})))
+    pair = paired(found, int(said[1]))
+    sync = pair.sync or pair.failed
+
+    assert said[0].startswith(took)
+    assert (sync.name, sync.tampered, pathlib.PurePath(sync.file).name) == ("msync", True, "1.j")
+    assert pairing.unseen(found, [pair]) == []
+    injection.prove(found, tracer.fault)
+
+
+@traced
+@pytest.mark.parametrize(("flags", "held"), [("os.O_DSYNC", True), ("os.O_SYNC", True), ("0", False)])
+def test_a_write_that_is_its_own_sync_is_held_if_it_was_seen_before(run, flags, held, tmp_path):
+    """The liar opens its file without the flag: its writes are held too, and no sync of them is ever seen."""
+    code = f"""
+d = opened("3.j", {flags})
+asked = time.monotonic_ns(); tried(os.write, d, b"p1:1."); print(asked)
+"""
+    said, found, tracer = run(HeldSync(0.3), code, reached=JournalAccess(synced_writes=True))
+    pair = paired(found, int(said[1]))
+
+    assert float(said[0].split()[1]) >= 0.3
+    assert (pair.write.delayed, pair.sync is pair.write) == (True, held)
+    injection.prove(found, tracer.fault)
+
+
+@pytest.mark.process
+@traced
+@x86_64
+def test_a_look_finds_by_what_calls_a_journal_is_reached(tmp_path):
+    code = (
+        AIO
+        + """
+d = opened("3.j", os.O_SYNC); os.ftruncate(a, 4096); stored = mmap.mmap(a, 4096)
+print("ready", flush=True); signal.pause()
+"""
+    )
+    with living(tmp_path, Watched(), code) as (tracer, _):
+        found = access.look(tracer._traced(), injection.watched(tmp_path, ["{n}.j"]))
+
+    assert found == JournalAccess(libaio=True, mapped=frozenset({f"{tmp_path}/1.j"}), synced_writes=True)
+    assert (found.unnamed, JournalAccess(synced_writes=True).unnamed) == (True, False)
 
 
 def reasons(tracer):

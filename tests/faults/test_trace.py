@@ -326,18 +326,18 @@ def reasons(found, marker=b"p1:1."):
 @pytest.mark.parametrize(
     ("call", "reason"),
     [
-        ("1 mmap(NULL, 4096, PROT_READ|PROT_WRITE, MAP_SHARED, 3</j/1>, 0) = 0x7f0000000000", "1 is mapped"),
+        ("1 mmap(NULL, 4096, PROT_READ|PROT_WRITE, MAP_SHARED, 4</j/2>, 0) = 0x7f0000000000", "2 is mapped"),
         ("1 io_uring_setup(4, {flags=0}) = 5<anon_inode:[io_uring]>", "io_uring"),
         ("1 io_uring_enter(5<anon_inode:[io_uring]>, 1, 0, 0, NULL, 8) = 1", "io_uring"),
         ("1 copy_file_range(9</other>, NULL, 3</j/1>, NULL, 10, 0) = 10", "copy_file_range to 1"),
         ("1 sendfile(3</j/1>, 9</other>, NULL, 10) = 10", "sendfile to 1"),
         (
-            '1 io_submit(0x7f, 1, [{aio_lio_opcode=IOCB_CMD_PWRITE, aio_fildes=3</j/1>, aio_buf="p1:1."}]) = 1',
-            "io_submit:PWRITE 1: its completion",
+            '1 io_submit(0x7f, 1, [{aio_data=0, aio_lio_opcode=IOCB_CMD_PWRITE, aio_fildes=3</j/1>, aio_buf="p1:1."}]) = 1',
+            "io_submit:PWRITE 1: no call of the broker returned its completion",
         ),
         (
             "1 io_submit(0x7f, 1, [{aio_data=0, aio_lio_opcode=IOCB_CMD_FDSYNC, aio_fildes=3</j/1>}]) = 1",
-            "io_submit:FDSYNC 1: its completion",
+            "io_submit:FDSYNC 1: no call of the broker returned its completion",
         ),
     ],
 )
@@ -361,14 +361,161 @@ def test_syncs_and_reads_are_no_reason(tmp_path, call):
     assert reasons(read(tmp_path, [OPEN, call, WRITE, SYNC])) == []
 
 
-def test_a_libaio_write_may_be_synced_before_its_submission_returns(tmp_path):
-    """In Artemis the polling thread syncs while the submitting thread is still in its call."""
-    submit = (
-        "1 io_submit(0x7f, 1, [{aio_data=0, aio_lio_opcode=IOCB_CMD_PWRITE, aio_fildes=3</j/1>, "
-        'aio_buf="p1:1.", aio_nbytes=5, aio_offset=0}]) = 1 <0.500000000>'
+def submitted(second, *requests, context="0x7f", result=None):
+    """An `io_submit` of requests `NAME DATA`, each of a write of p1:1."""
+    shown = ", ".join(
+        f"{{aio_data={data}, aio_lio_opcode=IOCB_CMD_{name}, aio_fildes=3</j/1>"
+        + (', aio_buf="p1:1.", aio_nbytes=5, aio_offset=0}' if name == "PWRITE" else "}")
+        for name, data in map(str.split, requests)
+    )
+    return f"{second} io_submit({context}, {len(requests)}, [{shown}]) = {result or len(requests)}"
+
+
+def returned(second, *events, context="0x7f"):
+    """An `io_getevents` that has waited for 0.1 s, and returns events `DATA RESULT`."""
+    shown = ", ".join(f"{{data={data}, obj=0x7f01, res={res}, res2=0}}" for data, res in map(str.split, events))
+    return f"{second} io_getevents({context}, 1, 8, [{shown}], NULL) = {len(events)}"
+
+
+def test_a_write_of_libaio_ends_when_it_is_returned_as_complete(tmp_path):
+    """Of Artemis one thread submits, and another one waits for completions, and syncs: also before the submission ends."""
+    submits = [OPEN, submitted(1, "PWRITE 0x1") + " <0.900000000>"]
+    found = read(tmp_path, submits, [returned(0.9, "0x1 5"), "1.2 fdatasync(3</j/1>)"])
+
+    assert (span(paired(found).write), paired(found).write.sample) == ((1, 1.0), b"p1:1.")
+    assert span(paired(found).sync) == (1.2, 1.3)
+    assert reasons(found) == []
+
+
+def test_a_sync_before_the_completion_of_a_write_of_libaio_does_not_cover_it(tmp_path):
+    """It may have reached the disk before the write did."""
+    found = read(tmp_path, [OPEN, submitted(1, "PWRITE 0x1"), "1.2 fdatasync(3</j/1>)", returned(2, "0x1 5")])
+
+    assert (span(paired(found).write), paired(found).sync) == ((1, 2.1), None)
+
+
+@pytest.mark.parametrize(
+    ("opened", "lines", "sync"),
+    [
+        ("O_DIRECT|O_DSYNC", [submitted(1, "PWRITE 0x1"), returned(2, "0x1 5")], (1, 2.1)),
+        ("O_DIRECT", [submitted(1, "PWRITE 0x1"), returned(2, "0x1 5")], None),
+        (
+            "O_DIRECT",
+            [submitted(1, "PWRITE 0x1"), returned(2, "0x1 5"), submitted(3, "FDSYNC 0x2"), returned(4, "0x2 0")],
+            (3, 4.1),
+        ),
+        (
+            "O_DIRECT",
+            [submitted(1, "PWRITE 0x1", "FDSYNC 0x2"), returned(2, "0x1 5", "0x2 0")],
+            None,  # both at once: the sync does not wait for the write
+        ),
+        (
+            "O_DIRECT",
+            [submitted(1, "PWRITE 0x1").replace("aio_lio", "aio_rw_flags=RWF_DSYNC, aio_lio"), returned(2, "0x1 5")],
+            (1, 2.1),
+        ),
+    ],
+)
+def test_what_syncs_a_write_of_libaio(tmp_path, opened, lines, sync):
+    found = read(tmp_path, [OPEN.replace("O_CREAT", opened), *lines])
+
+    assert (paired(found).sync and span(paired(found).sync), reasons(found)) == (sync, [])
+
+
+def test_a_write_of_libaio_fails_at_its_submission_or_at_its_completion(tmp_path):
+    refused = submitted(1, "PWRITE 0x1", result="-1 EIO (Input/output error) (INJECTED)")
+    later = [submitted(1, "PWRITE 0x1"), returned(2, "0x1 -28")]
+    one, other = (paired(read(tmp_path, [OPEN, *lines])) for lines in ([refused], later))
+
+    assert (one.write, one.failed.error, one.failed.injected) == (None, "EIO", True)
+    assert (other.write, other.failed.error, span(other.failed)) == (None, "ENOSPC", (1, 2.1))
+
+
+@pytest.mark.parametrize(("until", "seen"), [(2.9, True), (3.1, False)])
+def test_a_write_of_libaio_that_no_thread_could_ask_for_was_under_way(tmp_path, until, seen):
+    """The thread that reads completions is in a sync that began before, and dies in it: or it may have read this one."""
+    reader = [returned(1.5, "0x1 5"), f"{until} fdatasync(3</j/1>) = ? <unavailable>"]
+    lines = [OPEN, submitted(1, "PWRITE 0x1").replace("p1:1.", "p1:0."), submitted(3, "PWRITE 0x2")]
+    pair = paired(read(tmp_path, lines, reader))
+
+    assert (pair.write is not None, bool(pair.unseen), pair.sync) == (seen, not seen, None)
+
+
+@pytest.mark.parametrize(("following", "ended"), [(1.2, 1.15), (1.1, None)])
+def test_a_completion_may_seem_to_end_before_its_request_begins(tmp_path, following, ended):
+    """The tracer lost its processor between the stamp and the timer; the next call of the thread is stamped again."""
+    reader = [returned(1, "0x1 5"), f"{following} fdatasync(3</j/1>)"]
+    request = read(tmp_path, [OPEN, submitted(1.15, "PWRITE 0x1")], reader).calls[-1 if ended is None else 1]
+
+    assert (request.name, request.ended_ns and request.ended_ns / 1e9) == ("io_submit:PWRITE", ended)
+
+
+def test_a_request_that_the_kernel_did_not_take_is_none(tmp_path):
+    found = read(tmp_path, [OPEN, submitted(1, "FDSYNC 0x1", "PWRITE 0x2", result=1), returned(2, "0x1 0")])
+
+    assert [call.name for call in found.calls] == ["openat", "io_submit:FDSYNC"]
+
+
+def test_requests_of_the_same_data_are_not_matched(tmp_path):
+    """One of two is complete, and it may be either. A third that is alone again can be told."""
+    lines = [submitted(1, "PWRITE 0"), submitted(2, "PWRITE 0"), returned(3, "0 5"), returned(4, "0 5")]
+    found = read(
+        tmp_path,
+        [OPEN, *lines, submitted(5, "PWRITE 0"), submitted(5.5, "PWRITE 0", context="0x8f"), returned(6, "0 5")],
     )
 
-    assert span(paired(read(tmp_path, [OPEN, submit], ["1.2 fdatasync(3</j/1>)"])).sync) == (1.2, 1.3)
+    assert [call.ended_ns and call.ended_ns / 1e9 for call in found.calls[1:]] == [None, None, 6.1, None]
+    assert "no call of the broker returned its completion" in paired(found).unseen
+
+
+def test_a_write_of_a_vector_by_libaio_is_shown(tmp_path):
+    line = (
+        "1 io_submit(0x7f, 1, [{aio_data=0x1, aio_lio_opcode=IOCB_CMD_PWRITEV, aio_fildes=3</j/1>, "
+        'aio_buf=[{iov_base="p1", iov_len=2}, {iov_base=":1.", iov_len=3}], aio_offset=0}]) = 1'
+    )
+
+    assert paired(read(tmp_path, [OPEN, line, returned(2, "0x1 5")])).write.sample == b"p1:1."
+
+
+MAP = "0.6 mmap(NULL, 8192, PROT_READ|PROT_WRITE, MAP_SHARED, 3</j/1>, 0) = 0x7f0000000000"
+MSYNC = "1 msync(0x7f0000001000, 4096, MS_SYNC)"
+
+
+@pytest.mark.parametrize(
+    ("lines", "sync"),
+    [
+        ([MAP, MSYNC], (1, 1.1)),
+        ([MAP, "1 fsync(3</j/1>)"], (1, 1.1)),
+        ([MAP, MSYNC.replace("1 ", "0.65 ", 1)], None),  # it began before the message was sent
+        ([MAP, MSYNC.replace("MS_SYNC", "MS_ASYNC")], None),
+        ([MAP, MSYNC.replace("7f0000001000", "7f0000002000")], None),  # past its end
+        ([MAP, "0.65 mmap(NULL, 8192, PROT_READ, MAP_PRIVATE, 9</other>, 0) = 0x7f0000000000", MSYNC], None),
+    ],
+)
+def test_a_sync_of_mapped_memory_may_hold_what_was_sent_before(tmp_path, lines, sync):
+    pair = paired(read(tmp_path, [OPEN, *lines]), invoked=700_000_000)
+
+    assert (pair.sync and span(pair.sync), pair.write) == (sync, pair.sync)
+
+
+def test_a_sync_of_mapped_memory_that_fails_is_reported(tmp_path):
+    failed = MSYNC + " = -1 EIO (Input/output error) (INJECTED)"
+    pair = paired(read(tmp_path, [OPEN, MAP, failed]))
+
+    assert (pair.write, pair.failed.error) == (None, "EIO")
+    assert reasons(read(tmp_path, [OPEN, MAP, failed])) == []
+
+
+def test_a_sync_of_mapped_memory_beside_writes_is_unknown(tmp_path):
+    """A log that is written, and something that is mapped: which of the two holds the message is not seen."""
+    write = '1 pwrite64(4</j/2>, "p1:1.", 5, 0) = 5'
+    log = [OPEN, '0.5 openat(AT_FDCWD</>, "/j/2", O_RDWR) = 4</j/2>', MAP]
+    sooner, later = ([*log, write, f"{at} msync(0x7f0000000000, 8192, MS_SYNC)"] for at in (1.5, 3))
+
+    assert "1 is mapped" in paired(read(tmp_path, [*sooner, "2 fsync(4</j/2>)"])).unseen
+    assert span(paired(read(tmp_path, [*later, "2 fsync(4</j/2>)"])).sync) == (2, 2.1)
+    assert "1 is mapped" in paired(read(tmp_path, [*later, "4 fsync(4</j/2>)"])).unseen
+    assert "1 is mapped" in paired(read(tmp_path, sooner), marker=b"p9:9.").unseen
 
 
 def test_a_descriptor_without_an_open_in_the_trace_may_sync_each_write(tmp_path):

@@ -7,14 +7,17 @@ How `strace` 6.1 behaves, measured (tests/faults/test_disk.py shows each):
 
 - `-P` limits tracing and injection to the named files, and other calls do not count for `when=`.
 - `when=K` counts separately for each thread and each name of a call.
-- `-P` drops every call that names no file (`io_submit`, `msync`, `sync`, `io_uring_enter`): see `Tracer.look`.
+- `-P` drops every call that names no file (`io_submit`, `msync`, `sync`, `io_uring_enter`), and no option of 6.1 names
+  descriptors instead. A broker whose journal needs such calls is traced without `-P`: then the syncs of its other files
+  are held too, and a full disk meets only calls that no socket gets. `access.look` at its run before says whether.
+- A delay at the entry of `io_submit` or `msync`, and an error of it, act as on any call: it then writes nothing. The
+  result of one request (in `io_getevents`) cannot be changed.
 - `signal=KILL` injects nothing under `--seccomp-bpf`, without an error: it is never used here.
 - If the tracer dies first, the broker lives on, and each traced call returns ENOSYS: the trial shows nothing.
 """
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import functools
 import pathlib
@@ -24,15 +27,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
 
 from conformance.errors import FaultError
-from conformance.faults.disk import pairing, trace
+from conformance.faults.disk import access, pairing, trace
+from conformance.faults.disk.access import JournalAccess
 from conformance.faults.disk.pairing import StoredOperation
-from conformance.faults.disk.trace import NAMES, NO_FILE, WRITES, Call, Clock, Operation, Trace
+from conformance.faults.disk.trace import NAMES, NO_FILE, WRITTEN, Call, Clock, Operation, Trace
 from conformance.faults.process import Target, prove_gone
 from conformance.history import OF_ACK, Ended, Event, Header, Op, Phase, Recorder, close_history
 from conformance.processes import send_all
@@ -51,10 +55,13 @@ _SHOWN = 0.5
 looks shorter than it was (94 ms of 100, two processors with ten ready processes)."""
 
 SYNCS = "fdatasync fsync syncfs sync_file_range".split()
-"""The calls that are held, or fail."""
+"""The calls that are held, or fail; also `msync`, and writes that are their own sync, if `access.look` found such."""
 
 FILLED = "write pwrite64 writev pwritev pwritev2 fallocate copy_file_range sendfile splice".split()
 """The calls that return ENOSPC. Not ftruncate: it reserves no space, so it works on a full disk (ftruncate(2))."""
+
+_OF_SOCKETS = frozenset("write writev sendfile splice".split())
+"""A tracer of all files cannot tell these calls on the journal from those on a connection."""
 
 _NUMBER = re.compile(r"\{n(:[^}]*)?\}")
 
@@ -97,6 +104,7 @@ class Tracer:
             every sync of the broker is held, and each file below the folder is one of the journal.
         contained: For a broker in a container: its pids on this machine. The tracer runs in the container, and reports
             other pids.
+        reached: How the broker reached its journal in the run before.
 
     Raises `FaultError` if this machine cannot trace.
     """
@@ -109,13 +117,15 @@ class Tracer:
         *,
         files: Sequence[str],
         contained: Callable[[], Iterable[int]] | None = None,
+        reached: JournalAccess | None = None,
     ) -> None:
         if contained is None and (reason := cannot()):
             raise FaultError(f"a fault cannot be injected at the broker's disk: {reason}")
         folder.mkdir(parents=True)
         self.fault = fault
-        self.files = _watched(journal, files)
-        self._journals: Container[str] = self.files or _Below(_folders(journal))
+        self.reached = reached or JournalAccess()
+        self._journals = watched(journal, files)
+        self.files = self._journals if isinstance(self._journals, frozenset) else frozenset[str]()
         self.armed_ns = time.monotonic_ns()
         self._clock = Clock.now()
         self._folder, self._journal, self._patterns = folder.absolute(), journal, files
@@ -125,14 +135,14 @@ class Tracer:
 
     @property
     def _narrowed(self) -> bool:
-        return not isinstance(self.fault, Watched) and bool(self.files)
+        return not (isinstance(self.fault, Watched) or self.reached.unnamed) and bool(self.files)
 
     @property
     def wrap(self) -> list[str]:
         command = ["strace", "-f", "--seccomp-bpf", "-ff", "-o", str(self._folder / "trace"), "-y", "-s", str(SAMPLE)]
         command += ["--absolute-timestamps=format:unix,precision:ns", "--syscall-times=ns"]
         command += ["--quiet=attach,path-resolution", "-e", f"trace={_set(NAMES | NO_FILE)}"]
-        command += _injection(self.fault)
+        command += _injection(self.fault, self.reached, narrowed=self._narrowed)
         if self._narrowed:
             command += [word for file in sorted({*self.files, *_folders(self._journal)}) for word in ("-P", file)]
         return command
@@ -140,34 +150,23 @@ class Tracer:
     def look(self) -> None:
         """Look for I/O that the tracer cannot see in the broker's processes: once when it is ready, once at its end."""
         self._looked = True
-        whole: set[str] = set()  # processes: their threads share memory and descriptors, and a JVM has fifty threads
-        for pid in self._pids():
-            with contextlib.suppress(OSError):  # the thread has ended
-                process = pathlib.Path("/proc", str(pid))
-                group = next(line for line in (process / "status").read_text().splitlines() if line.startswith("Tgid:"))
-                if group in whole:
-                    continue
-                self._look_at_memory((process / "maps").read_text(errors="replace"))
-                whole.add(group)
-                if "anon_inode:[io_uring]" in map(_link, (process / "fd").iterdir()):
-                    self._reasons.add("the broker uses io_uring: its writes and syncs are no system calls")
+        seen = access.look(self._pids(), self._journals)
+        if seen.io_uring:
+            self._reasons.add("the broker uses io_uring: its writes and syncs are no system calls")
+        if self._narrowed and seen.libaio:
+            self._reasons.add("the broker uses libaio: its writes name no file, and are not seen")
+        if self._narrowed:
+            self._reasons |= set(map(pairing.is_mapped, seen.mapped))
 
     def _traced(self) -> list[int]:
         """Return the threads that the tracer has followed: its files have their numbers."""
         return [int(path.suffix[1:]) for path in self._folder.glob("trace.*")]
 
-    def _look_at_memory(self, maps: str) -> None:
-        for line in maps.splitlines():
-            _, mode, *rest = line.split(maxsplit=5)
-            name = rest[-1] if len(rest) == 4 else ""
-            if "w" in mode and "s" in mode and name in self._journals:
-                self._reasons.add(f"{pathlib.PurePath(name).name} is mapped: writes through memory cannot be seen")
-            if name.startswith("/[aio]") and self._narrowed:
-                self._reasons.add("the broker uses libaio: its writes name no file, and are not seen")
-
     def read(self) -> Trace:
         """Return the trace, once the broker is gone. `FaultError`: the clock was stepped, or a line cannot be read."""
         found = trace.read(self._folder, self._clock.steady(Clock.now()), self._journals)
+        if self._narrowed:  # its msync would not be in the trace
+            self._reasons |= {pairing.is_mapped(call.file) for call in found.calls if call.maps}
         watched = {pathlib.Path(file).name for file in self.files}
         for name in sorted(_numbered(self._journal, self._patterns).keys() - watched):
             self._reasons.add(f"{name} was not watched: its number is more than {AHEAD} above those at the start")
@@ -237,25 +236,26 @@ def _hit(found: Trace, fault: TracedFault) -> list[Call]:
     """Return the calls that the fault met: those that were held or failed, and for a watch every call on the journal.
 
     If a broker wrote and never synced, its writes count as met: the disk would have held a sync, and the finding is
-    that none came. It is never an exposure (`sync_held` counts held syncs). A broker that maps its files writes through
-    memory and syncs by msync; `pairing.unseen` reports that this shows nothing.
+    that none came. It is never an exposure (`sync_held` counts held syncs). So it is with one that maps its files, and
+    never makes a sync that was seen; `pairing.unseen` reports that this shows nothing.
     """
     touched = [call for call in found.calls if call.file]
     if isinstance(fault, Watched):
         return touched
-    if isinstance(fault, HeldSync) and not any(call.name in SYNCS for call in touched):
+    tampered = [call for call in found.calls if call.tampered]
+    if isinstance(fault, HeldSync) and not tampered and not any(call.name in SYNCS for call in touched):
         return [call for call in touched if _is_way_to_write(call)]
-    return [call for call in found.calls if call.tampered]
+    return tampered
 
 
 def _is_way_to_write(call: Call) -> bool:
-    return call.name in WRITES or call.maps
+    return call.name in WRITTEN or call.maps
 
 
 def _is_as_injected(call: Call, fault: TracedFault) -> bool:
     match fault:
         case HeldSync(seconds):
-            return _is_way_to_write(call) or call.ended_ns is None or call.seconds >= seconds * _SHOWN
+            return not call.delayed or call.ended_ns is None or call.seconds >= seconds * _SHOWN
         case FailedSync():
             return call.error == "EIO"
         case DiskFull():
@@ -277,9 +277,10 @@ def write_history(
     """Write the trace as a complete history, in the order of time.
 
     For each operation (`message` or `transaction` names it, and `OF_ACK` says that it is an acknowledgement): SYNC
-    INVOKE at the end of its write; SYNC OK at the end of the sync that covers it (with `fault` if that was held); SYNC
-    FAIL if its write or a sync of it returned an error (with `fault` if that was injected). SYNC INFO says what cannot
-    be seen. `times`: when the fault was armed and when it was over, CLOCK_MONOTONIC ns.
+    INVOKE at the end of its write, or at the start of one without an end; SYNC OK at the end of the sync that covers it
+    (with `fault` if that was held); SYNC FAIL if its write or a sync of it returned an error (with `fault` if that was
+    injected). SYNC INFO says what cannot be seen. `times`: when the fault was armed and when it was over,
+    CLOCK_MONOTONIC ns.
     """
     events = [*_fault_events(fault, found, times), *(Event(0, times[1], Op.SYNC, Phase.INFO, detail=w) for w in unseen)]
     for pair in pairs:
@@ -318,7 +319,7 @@ def _sync_events(pair: StoredOperation, fault: str) -> list[Event]:
         return []
     events = []
     if (write := pair.write) is not None:
-        events.append(event(write.ended_ns, Phase.INVOKE, write.short))
+        events.append(event(write.ended_ns or write.started_ns, Phase.INVOKE, write.short))
     if (sync := pair.sync) is not None:
         events.append(event(sync.ended_ns, Phase.OK, f"{sync.short} {sync.seconds:.3f} s", met=sync.delayed))
     if (failed := pair.failed) is not None:
@@ -326,14 +327,23 @@ def _sync_events(pair: StoredOperation, fault: str) -> list[Event]:
     return events
 
 
-def _injection(fault: TracedFault) -> list[str]:
+def _injection(fault: TracedFault, reached: JournalAccess, *, narrowed: bool) -> list[str]:
+    syncs, filled = set(SYNCS), set(FILLED)
+    if reached.mapped:
+        syncs.add("msync")
+    if reached.synced_writes:
+        syncs |= {"io_submit"} if reached.libaio else trace.WRITES
+    if reached.libaio:
+        filled.add("io_submit")
+    if not narrowed:
+        syncs, filled = syncs - _OF_SOCKETS, filled - _OF_SOCKETS
     match fault:
         case HeldSync(seconds):
-            return ["-e", f"inject={_set(SYNCS)}:delay_enter={round(seconds * 1e6)}"]
+            return ["-e", f"inject={_set(syncs)}:delay_enter={round(seconds * 1e6)}"]
         case FailedSync(k):
-            return ["-e", f"inject={_set(SYNCS)}:error=EIO:when={fixed_number(k)}+"]
+            return ["-e", f"inject={_set(syncs)}:error=EIO:when={fixed_number(k)}+"]
         case DiskFull(k):
-            return ["-e", f"inject={_set(FILLED)}:error=ENOSPC:when={fixed_number(k)}+"]
+            return ["-e", f"inject={_set(filled)}:error=ENOSPC:when={fixed_number(k)}+"]
         case Watched():
             return []
 
@@ -348,7 +358,10 @@ def _folders(journal: pathlib.Path) -> set[str]:
     return {str(journal.absolute()), str(journal.resolve())}
 
 
-def _watched(journal: pathlib.Path, files: Sequence[str]) -> frozenset[str]:
+def watched(journal: pathlib.Path, files: Sequence[str]) -> frozenset[str] | _Below:
+    """Return the paths of a journal: those of its files by their names, or else all below its folder."""
+    if not files:
+        return _Below(_folders(journal))
     found = _numbered(journal, files)
     first = max(found.values(), default=0) + 1
     names = {pattern.format(n=number) for pattern in files for number in range(first, first + AHEAD)} | found.keys()
@@ -361,10 +374,3 @@ def _numbered(journal: pathlib.Path, files: Sequence[str]) -> dict[str, int]:
     names = [path.name for path in journal.glob("*") if path.is_file()]
     matches = [(name, match) for name in names for shape in shapes if (match := shape.fullmatch(name))]
     return {name: int(match[1]) if match.groups() else 0 for name, match in matches}
-
-
-def _link(path: pathlib.Path) -> str:
-    try:
-        return str(path.readlink())
-    except OSError:
-        return ""

@@ -4,11 +4,18 @@ The tracer takes a stamp when it stops the thread at the entry of a call, before
 duration ends when the tracer sees the exit, before the thread continues. So a call lies within its stamps, the next
 action of the thread lies after them, and a delay that the tracer injects at the entry is part of the duration (strace
 6.1, measured).
+
+A request of libaio is one `Call` from its `io_submit` until the `io_getevents` that returns it: they are joined by the
+context and `aio_data`, which the tracer shows in both (it shows no address of a request in `io_submit`). A program may
+also read completions from the ring in its memory, without a call: such a request has no end here.
+
+An `msync` is a `Call` on the file that was last mapped at its address. What was stored there before is never shown.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import errno
 import itertools
 import pathlib
 import re
@@ -18,10 +25,14 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from conformance.errors import FaultError
 
 WRITES = frozenset("write pwrite64 writev pwritev pwritev2".split())
+AIO_WRITES = frozenset({"io_submit:PWRITE", "io_submit:PWRITEV"})
+WRITTEN = WRITES | AIO_WRITES
 EVERYWHERE = frozenset("sync syncfs".split())
 SYNCS = EVERYWHERE | frozenset("fsync fdatasync".split())
 """Calls that put all writes to a file on its disk. Not `sync_file_range`: it writes neither the file's size nor the
 device's cache (sync_file_range(2), "Warning")."""
+SYNCED = SYNCS | {"io_submit:FSYNC", "io_submit:FDSYNC", "msync"}
+"""With requests of libaio. An `msync` is taken for one of the whole file: brokers sync what they have stored."""
 
 COPIES = frozenset("copy_file_range sendfile splice".split())
 OPENS = frozenset("open openat openat2 creat".split())
@@ -36,11 +47,15 @@ NAMES = (
     | RENAMES
     | frozenset("sync_file_range fallocate mmap".split())
 )
-NO_FILE = frozenset("sync io_submit io_uring_setup io_uring_enter".split())
+NO_FILE = frozenset("sync io_submit io_getevents io_pgetevents msync io_uring_setup io_uring_enter".split())
 """Calls that name no file for `strace -P`: with `-P` the tracer can neither show nor hold them."""
 
+PENDING = "pending"
+"""A flag of a request whose completion the broker cannot have read before the trace ended."""
+
 STEP_NS = 1_000_000
-_KEPT = NO_FILE | EVERYWHERE  # a syncfs covers every file, not only the one it names
+_KEPT = EVERYWHERE | {"io_uring_setup", "io_uring_enter"}  # a syncfs covers every file, not only the one it names
+_COMPLETIONS = frozenset({"io_getevents", "io_pgetevents"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,6 +110,7 @@ class Call:
 
     `ended_ns` is None if the thread died in the call. `sample` has the written bytes that the tracer shows; `whole`:
     whether these are all. `flags` are those of an open, a mapping or a write; for a write, also of its descriptor.
+    `about`: the address and the length of a mapping, or the context and the data of a request of libaio.
     """
 
     thread: int
@@ -111,6 +127,7 @@ class Call:
     whole: bool = True
     flags: frozenset[str] = frozenset()
     renamed: str = ""
+    about: tuple[int, int] = (0, 0)
 
     @property
     def done(self) -> bool:
@@ -168,8 +185,16 @@ _CALL = re.compile(
 )
 _DESCRIPTOR = re.compile(rb"(\d+)<([^>]*)>")
 _MAPPED = re.compile(rb", ([A-Z_|]+), ([A-Z_0-9x|<]+), (\d+)<([^>]*)>, (?:0|0x[0-9a-f]+)$")
+_LENGTH = re.compile(rb"(NULL|0x[0-9a-f]+), (\d+)")
 _STRING = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"(\.\.\.)?', re.DOTALL)
-_CONTROL = re.compile(rb'IOCB_CMD_(\w+),[^"{}]*?aio_fildes=(\d+)<([^>]*)>(?:, aio_buf=("(?:[^"\\]|\\.)*"(?:\.\.\.)?))?')
+_TEXT = rb'"(?:[^"\\]|\\.)*"(?:\.\.\.)?'
+_BUFFER = rb"(?:" + _TEXT + rb"|\[(?:\{iov_base=" + _TEXT + rb", iov_len=\d+\}(?:, )?|\.\.\.)*\])"
+_CONTROL = re.compile(
+    rb"\{aio_data=(?P<data>\w+), (?P<before>[^\"{}]*?)aio_lio_opcode=IOCB_CMD_(?P<name>\w+),[^\"{}]*?"
+    rb"aio_fildes=(?P<descriptor>\d+)<(?P<path>[^>]*)>(?:, aio_buf=(?P<buffer>" + _BUFFER + rb"))?",
+    re.DOTALL,
+)
+_EVENT = re.compile(rb"\{data=(\w+), obj=\w+, res=(-?\d+),")
 _ESCAPE = re.compile(rb"\\([0-7]{1,3}|x[0-9a-f]{2}|.)", re.DOTALL)
 _LETTERS = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"f": b"\f", b"v": b"\v"}
 _FLAG = re.compile(rb"\b[A-Z]+_[A-Z_]+\b")
@@ -195,8 +220,9 @@ def read(folder: pathlib.Path, clock: Clock, files: Container[str]) -> Trace:
                 raise FaultError(f"{path}, line {number}: not a line of the tracer: {str(error)[:200]}") from error
         if torn or not ended:
             lost.append(path.name)
-    wanted = [call for call in calls if call.name in _KEPT or call.file in files or call.renamed in files]
-    wanted.sort(key=lambda call: call.started_ns)
+    calls.sort(key=lambda call: call.started_ns)
+    whole = _with_files(_with_completions(calls))
+    wanted = [call for call in whole if call.name in _KEPT or call.file in files or call.renamed in files]
     return Trace(tuple(_with_open_flags(wanted)), len(paths), tuple(lost))
 
 
@@ -255,9 +281,17 @@ def _detailed(call: Call, arguments: bytes) -> Iterator[Call]:
     elif call.name == "mmap":
         mapped = _MAPPED.search(arguments)
         flags = _flags(arguments)
-        yield dataclasses.replace(call, file=_path(mapped[4]) if mapped else "", flags=flags)
+        about = (call.result or 0, _range(arguments)[1])
+        yield dataclasses.replace(call, file=_path(mapped[4]) if mapped else "", flags=flags, about=about)
+    elif call.name == "msync":
+        yield dataclasses.replace(call, flags=_flags(arguments), about=_range(arguments))
     elif call.name == "io_submit":
-        yield from (_submitted(call, match) for match in _CONTROL.finditer(arguments))
+        taken = None if call.failed else call.result  # it may take only the first ones
+        yield from (_submitted(call, match, arguments) for match in [*_CONTROL.finditer(arguments)][:taken])
+    elif call.name in _COMPLETIONS:
+        context = int(arguments.partition(b",")[0], 16)
+        events = [(int(match[1], 0), int(match[2])) for match in _EVENT.finditer(arguments)]
+        yield from (dataclasses.replace(call, result=result, about=(context, data)) for data, result in events)
     elif call.name in COPIES:  # the last descriptor is the one that is written to, except in sendfile
         found = _DESCRIPTOR.findall(arguments)
         target = found[0 if call.name == "sendfile" else -1][1] if found else b""
@@ -275,12 +309,103 @@ def _on_descriptor(call: Call, arguments: bytes) -> Call:
     return dataclasses.replace(call, file=_path(match[2]), descriptor=int(match[1]))
 
 
-def _submitted(call: Call, match: re.Match[bytes]) -> Call:
-    sample, whole = _sample(match[4] or b"", None)
-    name = f"io_submit:{match[1].decode()}"
-    return dataclasses.replace(
-        call, name=name, file=_path(match[3]), descriptor=int(match[2]), sample=sample, whole=whole
+def _range(arguments: bytes) -> tuple[int, int]:
+    """Return the address and the length that `mmap` and `msync` begin with."""
+    match = _LENGTH.match(arguments)
+    return (0, 0) if match is None else (0 if match[1] == b"NULL" else int(match[1], 16), int(match[2]))
+
+
+def _submitted(call: Call, match: re.Match[bytes], arguments: bytes) -> Call:
+    """Return a request of libaio, without an end unless it was refused."""
+    sample, whole = _sample(match["buffer"] or b"", None)
+    request = dataclasses.replace(
+        call,
+        name=f"io_submit:{match['name'].decode()}",
+        file=_path(match["path"]),
+        descriptor=int(match["descriptor"]),
+        sample=sample,
+        whole=whole,
+        flags=_flags(match["before"]),
+        about=(int(arguments.partition(b",")[0], 16), int(match["data"], 0)),
     )
+    return request if call.failed else dataclasses.replace(request, ended_ns=None, result=None)
+
+
+def _with_completions(calls: Sequence[Call]) -> Iterator[Call]:
+    """Yield the calls, each request of libaio with the end and the result that `io_getevents` returned for it.
+
+    Several that are under way with the same data (some programs leave it 0) cannot be told apart: they have no end. One
+    that came after the last call of every thread that reads completions was under way at the end: it is `PENDING`.
+    Counter-example: of an Artemis that does not sync, and is killed while its reader is in a sync that is held.
+
+    The tracer takes the stamp of a call before it starts its timer. If it loses its processor in between, the call
+    seems to end too soon: `io_getevents` 0.8 ms before the `io_submit` whose request it returns (seen once, on a busy
+    machine). So an event may be about a request that comes before the next call of its thread.
+    """
+    found: dict[int, Call] = {}
+    waiting: dict[tuple[int, int], list[Call | None]] = {}
+    early: dict[tuple[int, int], Call] = {}
+    following = _following(calls)
+    events = [call for call in calls if call.name in _COMPLETIONS]
+    requests = [call for call in calls if call.name.startswith("io_submit:") and not call.failed]
+    for call in sorted([*requests, *events], key=lambda call: call.ended_ns or call.started_ns):
+        under_way = waiting.setdefault(call.about, [])
+        if call.name not in _COMPLETIONS:
+            event = early.pop(call.about, None)
+            if event and call.started_ns < following.get((event.thread, event.started_ns), call.started_ns + 1):
+                found[id(call)] = _completed(call, event)
+            else:
+                under_way.append(call)
+        elif len(under_way) == 1 and (request := under_way.pop()):
+            found[id(request)] = _completed(request, call)
+        elif under_way:
+            under_way[:] = [None] * (len(under_way) - 1)
+        else:
+            early[call.about] = call
+    readers = {call.thread for call in calls if call.name in _COMPLETIONS}
+    last = max((call.started_ns for call in calls if call.thread in readers), default=0)
+    for call in requests:
+        if readers and call.started_ns > last:
+            found[id(call)] = dataclasses.replace(call, flags=call.flags | {PENDING})
+    yield from (found.get(id(call), call) for call in calls if call.name not in _COMPLETIONS)
+
+
+def _following(calls: Sequence[Call]) -> dict[tuple[int, int], int]:
+    """Return, by its thread and its start, when its next call began. One call may be several."""
+    following: dict[tuple[int, int], int] = {}
+    last: dict[int, int] = {}
+    for call in reversed(calls):
+        if last.get(call.thread, call.started_ns) != call.started_ns:
+            following[call.thread, call.started_ns] = last[call.thread]
+        last[call.thread] = call.started_ns
+    return following
+
+
+def _completed(request: Call, event: Call) -> Call:
+    result = event.result or 0
+    error = errno.errorcode.get(-result, "error") if result < 0 else ""
+    sample = request.sample if result <= 0 else request.sample[:result]
+    ended = max(event.ended_ns or 0, request.started_ns)
+    return dataclasses.replace(request, ended_ns=ended, result=result, error=error, sample=sample)
+
+
+def _with_files(calls: Iterable[Call]) -> Iterator[Call]:
+    """Yield the calls, each `msync` with the file that is mapped at its address; one that covers no file is left out.
+
+    An `munmap` is not traced: what is mapped later at an address takes the place of what was there.
+    """
+    mapped: list[Call] = []
+    for call in calls:
+        if call.name == "msync":
+            begin = call.about[0]
+            last = (each for each in reversed(mapped) if each.about[0] <= begin < sum(each.about))
+            if (mapping := next(last, None)) is None or "MS_SYNC" not in call.flags:
+                continue
+            yield dataclasses.replace(call, file=mapping.file)
+            continue
+        if call.name == "mmap" and call.done:
+            mapped.append(call)
+        yield call
 
 
 def _sample(arguments: bytes, result: int | None) -> tuple[bytes, bool]:
@@ -326,7 +451,7 @@ def _with_open_flags(calls: Iterable[Call]) -> Iterator[Call]:
             opened[key] = call.flags
         elif call.name in DUPLICATES and call.done and call.result is not None:
             opened.setdefault((call.result, call.file), opened.get(key, frozenset("?")))
-        elif call.name in WRITES or call.name.startswith("io_submit:"):
+        elif call.name in WRITTEN:
             yield dataclasses.replace(call, flags=call.flags | opened.get(key, frozenset("?")))
             continue
         yield call

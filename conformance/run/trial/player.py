@@ -503,14 +503,15 @@ class TrialPlayer:
 
     def _restart(self, step: Restart) -> None:
         started = time.monotonic()
+        under = step.under if isinstance(step.under, TracedFault) else None
+        traced = TracedRun(self.client_runner, self.running, under) if under else None
         self._untrace()
         if not step.clean:
             self.evidence.share(self.company.meet(self.evidence.before_restart))
         self._note(Op.BROKER, Phase.INVOKE, detail=step.does)
         attempt = self.company.meet(lambda: self._before_start(step))
         self.short = False
-        traced = step.under if isinstance(step.under, TracedFault) else None
-        self.traced = TracedRun(self.client_runner, self.running, traced) if traced else None
+        self.traced = traced
         beside = self.client_runner.begin([self._awaiting(each, attempt.ready_s) for each in step.beside])
         try:
             if failed := self.company.meet(lambda: attempt.start(self.traced.start if self.traced else None)):

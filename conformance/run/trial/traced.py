@@ -13,7 +13,7 @@ from conformance import history, locks
 from conformance.adapters import vendor_clients
 from conformance.adapters.ports import HOST
 from conformance.clients.job import Job, JobResult
-from conformance.faults.disk import injection
+from conformance.faults.disk import access, injection
 from conformance.faults.disk.trace import Operation
 from conformance.faults.link.harness import LinkProxy, prove
 from conformance.history import Op, Phase
@@ -70,17 +70,18 @@ def _to(link: LinkProxy, job: Job) -> Job:
 
 
 class TracedRun:
-    """One run of the broker under the tracer, from `start` to `finish`."""
+    """One run of the broker under the tracer, from `start` to `finish`.
+
+    It is made before the broker is stopped: the tracer has to know by what calls the broker reaches its journal.
+    After a trial that has ended it under a tracer it is down already: then what was seen of it last counts.
+    """
 
     def __init__(self, client_runner: ClientRunner, running: RunningBroker, fault: TracedFault) -> None:
         self.client_runner, self.running, self.fault = client_runner, running, fault
         self.name = f"disk-{client_runner.next_number('disk')}"
-        node = running.node
-        contained = node.target.processes if running.client.adapter.launcher.contained else None
-        journal = node.facts.journal_files
-        self.tracer = injection.Tracer(
-            client_runner.folder / self.name, journal.folder, fault, files=journal.names, contained=contained
-        )
+        journal = running.node.facts.journal_files
+        if pids := running.node.target.processes():
+            running.reached[:] = [access.look(pids, injection.watched(journal.folder, journal.names))]
 
     @property
     def may_end_broker(self) -> bool:
@@ -88,6 +89,17 @@ class TracedRun:
         return self.fault.fails_disk
 
     def start(self, *, ready_s: float) -> None:
+        node = self.running.node
+        contained = node.target.processes if self.running.client.adapter.launcher.contained else None
+        journal, folder = node.facts.journal_files, self.client_runner.folder / self.name
+        self.tracer = injection.Tracer(
+            folder,
+            journal.folder,
+            self.fault,
+            files=journal.names,
+            contained=contained,
+            reached=next(iter(self.running.reached), None),
+        )
         self.running.start(self.tracer.wrap, ready_s=ready_s)
         self.tracer.look()
 
