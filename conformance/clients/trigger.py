@@ -278,7 +278,8 @@ class ArmedFault:
         """Write the loss down before it happens: an answer that is read later has an unknown outcome."""
         self._note(Phase.FIRED, self._took(time.monotonic_ns()).rstrip(", "))
         self._recorder.flush()
-        self._note(Phase.INFO, str(loss.lose(self._disk, torn=self._seed if fault.torn else None)))
+        lost = loss.lose(self._disk, torn=self._seed if fault.torn else None)
+        self._note(Phase.INFO, f"{lost}, {fault.filesystem}")
 
     def _took(self, now_ns: int) -> str:
         """Describe how long after its event the fault is fired, and after the sends that it is to meet had left."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 
 from conformance.faults import shortage, watch
@@ -14,6 +15,7 @@ from conformance.scenario.needs import Means, Need, SystemUnderTest, Wanted
 MEANS: Mapping[Means, Callable[[], str]] = {
     Means.TRACER: injection.cannot,
     Means.POWER: image.cannot,
+    Means.XFS: functools.partial(image.cannot, "xfs"),
     Means.LINK: connection.cannot,
     Means.WATCH: watch.cannot,
     # Any machine can kill a node, and change a file. The broker has to have several, and its files on this machine.

@@ -213,7 +213,8 @@ class BrokerPool:
         try:
             if first.own_disk:
                 facts = running.node.facts
-                disk = LossyDisk.make(self._ledger, facts.folder / "disk.img", facts.data)
+                image, kind = facts.folder / "disk.img", first.own_disk
+                disk = LossyDisk.make(self._ledger, image, facts.data, filesystem=kind)
                 running = dataclasses.replace(running, disk=disk)
             running.start()
             if running.disk is not None:

@@ -171,9 +171,10 @@ class Planned:
         return buffered if isinstance(buffered, int) and not self.adapter.launcher.owned else 0
 
     @property
-    def own_disk(self) -> bool:
-        """Whether the broker stores on a disk image that the fault can take away."""
-        return any(fault.means is Means.POWER for fault in self.script.faults)
+    def own_disk(self) -> str:
+        """The file system of the disk image that the broker stores on, and that the fault can take away; else empty."""
+        lost = [fault for fault in self.script.faults if fault.means is Means.POWER]
+        return next((getattr(fault, "filesystem", "ext4") for fault in lost), "")
 
     @property
     def parallel_group(self) -> str:

@@ -43,6 +43,7 @@ from conformance.scenario.needs import (
     LIVES,
     MODIFIED,
     NON_PERSISTENT,
+    ON_XFS,
     RAW,
     REFUSES,
     SESSION_EXPIRY,
@@ -324,12 +325,11 @@ class Scenario:
         answered = any(waits_for_answered_ack(getattr(step.until, "at", None)) for step in self._clients)
         answered |= {check.exposure for check in self.checks} == {"acknowledgements_confirmed"}
         more = {SETTINGS: offers, FRAMES: reads, MODIFIED: {"failed", "undeliverable"} & refused, ANSWERED: answered}
-        more[ASKED_AGAIN] = "recovered" in refused
-        more[EXPIRY_QUEUE] = "expiry_destination" in dict(self.settings)
+        more |= {ASKED_AGAIN: "recovered" in refused, EXPIRY_QUEUE: "expiry_destination" in dict(self.settings)}
         more[SHORT_LIVES] = any(0 < getattr(step, "lives_ms", 0) < 1000 for step in self._clients)
-        more[SEVERAL] = most_queues(self.steps) > 1
+        more |= {SEVERAL: most_queues(self.steps) > 1, SHARED: shares_a_queue(self.steps)}
+        more[ON_XFS] = any(getattr(fault, "filesystem", "") == "xfs" for fault in self.faults)
         more[TYPED] = any(SELECTORS[s.selects].typed for s in self._clients if isinstance(s, Consume) and s.selects)
-        more[SHARED] = shares_a_queue(self.steps)
         more[TRANSACTIONS] = any(isinstance(step, Publish) and step.batch for step in self._clients)
         more[NON_PERSISTENT] = any(isinstance(step, Publish) and not step.durable for step in self._clients)
         asks = () if self.subjects == OF_CLIENT else map(answer_to, sorted(questions_of(self.steps)))

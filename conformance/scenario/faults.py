@@ -228,11 +228,12 @@ class PowerLoss(_Fault, frozen=True):
 
     The machine counts as dead from the moment of the command: answers read later are unknown. `torn`: before that, some
     of the pages that were written and not synced reach the disk, and others do not. The seed draws which: a disk may
-    do that.
+    do that. `filesystem`: what the broker stores on.
     """
 
     at: Trigger
     torn: bool = False
+    filesystem: Literal["ext4", "xfs"] = "ext4"
     cause = Cause.POWER
     counted = ("power loss", "power losses")
     means = Means.POWER
@@ -243,7 +244,8 @@ class PowerLoss(_Fault, frozen=True):
 
     def says(self, when: str) -> str:
         some = "; some pages that were not synced are written, and others are lost" if self.torn else ""
-        return f"Power loss at {when}: data that was not synced is lost{some}."
+        on = "" if self.filesystem == "ext4" else f" of a disk with {self.filesystem}"
+        return f"Power loss{on} at {when}: data that was not synced is lost{some}."
 
 
 class Cut(_Fault, frozen=True):

@@ -18,6 +18,7 @@ class Means(enum.StrEnum):
 
     TRACER = "tracer"
     POWER = "power"
+    XFS = "xfs"
     LINK = "link"
     WATCH = "watch"
     NODES = "nodes"
@@ -102,6 +103,7 @@ class Need:
 FRAMES = Need("frames that the link can tell apart", Means.LINK)
 """Of faults at a frame, and of checks by frames."""
 
+ON_XFS = Need("a disk with xfs that can lose its power", Means.XFS)
 UNDECLARED = Need("a queue that was never declared")
 CREATED = Need("a queue that the broker makes when a client names it")
 FRESH = Need("a queue that is declared while the broker runs")

@@ -275,6 +275,24 @@ def test_xfs_reorders_data_that_was_written_page_by_page(disk, lose):
     assert [number for number in left if number and number - 1 not in left]
 
 
+@pytest.mark.parametrize(("filesystem", "left"), [("ext4", b"new"), ("xfs", b"")])
+def test_only_ext4_keeps_a_file_that_took_the_name_of_another_without_a_sync(disk, lose, left):
+    """The new name is in the log, which the sync of another file writes. Both keep the name of a new file that is synced."""
+    file, other, created = (disk.mountpoint / name for name in ("file", "other", "created"))
+    file.write_bytes(b"old")
+    disk.settle()
+    (disk.mountpoint / "new").write_bytes(b"new")
+    (disk.mountpoint / "new").rename(file)
+    for synced in (created, other):
+        with synced.open("wb") as stream:
+            stream.write(b"synced")
+            stream.flush()
+            os.fsync(stream.fileno())
+    lose()
+
+    assert (file.read_bytes(), created.read_bytes(), other.read_bytes()) == (left, b"synced", b"synced")
+
+
 def test_a_growing_file_ends_before_pages_that_were_written_back(disk, lose):
     """Its size is in the log, which is not written."""
     file = segment(disk.mountpoint / "journal", 2)

@@ -417,6 +417,8 @@ def _done(fault: object, body: Body) -> str:
             body.needs.add("power")
             if fault.torn:
                 body.missing.append("it tears no writes: everything that was not synced is gone")
+            if fault.filesystem != "ext4":
+                body.missing.append(f"make the disk with mkfs.{fault.filesystem}, where it says mkfs.ext4")
             return "broker.cut_power, dark=True"
     raise _cannot(fault)
 

@@ -176,7 +176,7 @@ PROBES = (
     Probe(
         "power loss, xfs",
         functools.partial(probes.power, "xfs"),
-        _always("the same on xfs; every scenario takes ext4"),
+        _always("the same on xfs: power-lost-on-xfs, which --thorough plays; every other scenario takes ext4"),
     ),
     Probe("libaio", probes.libaio, _libaio),
     Probe("docker", probes.docker, _containers),
