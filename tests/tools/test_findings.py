@@ -82,6 +82,11 @@ ON_A_FULL_DISK = {
 }
 """Scripts that start the broker themselves, under a tracer."""
 
+WITH_LIBAIO = {
+    "artemis_confirms_what_was_not_synced.py": ["a sync of the journal failed: yes", "confirmed after that: some"],
+}
+"""The same, of a journal that is written through libaio."""
+
 AFTER_A_POWER_LOSS = {
     "artemis_paged_messages_unreachable_after_power_loss.py": [
         "confirmed and gone after a power loss: some",
@@ -257,7 +262,7 @@ ON_MOSQUITTO = {
     ]
 }
 
-OF_ITS_DISK = {**ON_A_FULL_DISK, **AFTER_A_POWER_LOSS}
+OF_ITS_DISK = {**ON_A_FULL_DISK, **WITH_LIBAIO, **AFTER_A_POWER_LOSS}
 EVERY = [
     *SAID,
     *OVER_MQTT,
@@ -517,7 +522,8 @@ def test_reproduced_on_qpid(prepared):
 @pytest.mark.parametrize("name", OF_ITS_DISK)
 def test_reproduced_of_its_disk(prepared, name):
     """What the script starts bears the mark of the ledger, should it hang."""
-    broker = prepared(adapters.find("artemis@2.56.0"), "")
+    journal = {"journal_type": "ASYNCIO"} if name in WITH_LIBAIO else {}
+    broker = prepared(adapters.find("artemis@2.56.0"), "", **journal)
     words = broker.plan.words
     environment = {key: fill(text, words) for key, text in broker.plan.source.file.start.environment.items()}
     environment = {**os.environ, **environment, RUN_VARIABLE: f"findings-{os.getpid()}"}
