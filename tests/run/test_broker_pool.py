@@ -116,13 +116,14 @@ def test_only_a_few_are_kept(pool):
     assert all(broker.closed for broker in made)
 
 
-def test_a_power_loss_has_a_broker_of_its_own(pool, monkeypatch):
+@pytest.mark.parametrize("kind", ["ext4", "xfs"])
+def test_a_power_loss_has_a_broker_of_its_own(pool, monkeypatch, kind):
     disks = []
 
     class Disk:
         @classmethod
-        def make(cls, ledger, image, mountpoint):
-            disks.append((image.name, mountpoint.name))
+        def make(cls, ledger, image, mountpoint, *, filesystem):
+            disks.append((image.name, mountpoint.name, filesystem))
             return cls()
 
         def settle(self):
@@ -132,13 +133,14 @@ def test_a_power_loss_has_a_broker_of_its_own(pool, monkeypatch):
             disks.append("released")
 
     monkeypatch.setattr(broker_pool, "LossyDisk", Disk)
-    loses = dataclasses.replace(SCRIPT, steps=(Publish(1, window=1, until=PowerLoss(Nth("confirm", 1))),))
+    fault = PowerLoss(Nth("confirm", 1), filesystem=kind)
+    loses = dataclasses.replace(SCRIPT, steps=(Publish(1, window=1, until=fault),))
     lost, plain = trial(1, script=loses), trial(2)
     brokers, made = pool([lost])
     play(brokers, lost)
 
     assert lost.instance != plain.instance
-    assert [("disk.img", "data"), "settled", "released"] == disks
+    assert [("disk.img", "data", kind), "settled", "released"] == disks
     assert made[0].closed
 
 

@@ -7,11 +7,23 @@ import time
 import pytest
 from trial_histories import drained, events_of, messages
 
-from conformance import adapters
-from conformance.faults.disk import injection
+from conformance import adapters, claims, scenario
+from conformance.faults.disk import access, injection
 from conformance.faults.power import image
 from conformance.history import OF_ACK, Op, Phase
-from conformance.scenario.script import SETTLE, Consume, FailedSync, HeldSync, Kill, Nth, PowerLoss, Publish, Restart
+from conformance.scenario.needs import ON_XFS
+from conformance.scenario.script import (
+    SETTLE,
+    Consume,
+    FailedSync,
+    HeldSync,
+    Kill,
+    Nth,
+    PowerLoss,
+    Publish,
+    Restart,
+    Watched,
+)
 
 BOTH = pytest.mark.parametrize("protocol", ["amqp", "stomp"])
 ADAPTER = adapters.find("reference")
@@ -40,6 +52,21 @@ def test_a_power_loss(play, protocol):
     assert 80 <= len(messages(events, Op.SEND, Phase.OK))
     assert messages(events, Op.SEND, Phase.OK) <= drained(folder)
     assert str(folder.parents[1]) not in pathlib.Path("/proc/self/mountinfo").read_text()
+
+
+@pytest.mark.skipif(bool(image.cannot("xfs")), reason=image.cannot("xfs") or "-")
+def test_a_power_loss_on_xfs(play):
+    """The history says which file system it was, and the script asks this machine for it."""
+    loss = PowerLoss(Nth("confirm", 80), filesystem="xfs")
+    record, folder = play(Publish(5_000, window=20, until=loss), Restart(), *SETTLE)
+    events = events_of(folder, "publisher-1")
+    asked = [scenario.load(claims.load())[name].needs for name in ("power-lost-on-xfs", "power-lost-while-publishing")]
+
+    assert "" == record.void
+    lost = [e.detail for e in events if (e.op, e.phase) == (Op.FAULT, Phase.INFO)]
+    assert [True] == [detail.endswith("for the shutdown, xfs") for detail in lost]
+    assert messages(events, Op.SEND, Phase.OK) <= drained(folder)
+    assert [True, False] == [ON_XFS in needs for needs in asked]
 
 
 @needs_disk
@@ -77,6 +104,29 @@ def test_a_held_sync_holds_the_answer(play):
 
     assert ("", {"p1:1", "p1:2"}) == (record.void, set(synced))
     assert all(asked[m] + 0.29e9 < synced[m] < confirmed[m] for m in synced)
+
+
+@needs_tracer
+def test_a_tracer_knows_how_the_journal_was_reached_before(play, monkeypatch):
+    """It is looked up while the broker runs: also in a run that the tracer ends, and that leaves nothing to look at."""
+    looked, reached, made = [], [], injection.Tracer
+    found = access.JournalAccess(synced_writes=True)
+
+    def tracer(*args, **words):
+        reached.append((len(looked), words["reached"]))
+        return made(*args, **words)
+
+    monkeypatch.setattr(access, "look", lambda pids, files: looked.append(list(pids)) or found)
+    monkeypatch.setattr(injection, "Tracer", tracer)
+    record, _ = play(
+        *(Publish(1, window=1), Restart(clean=True, under=Watched())),
+        *(Publish(1, window=1), Restart(clean=True, under=HeldSync(0.1)), Publish(1, window=1), Restart(), *SETTLE),
+    )
+
+    assert "" == record.void
+    assert [found, found] == [each for _, each in reached]
+    assert all(looked)
+    assert 1 == reached[0][0]
 
 
 @needs_tracer

@@ -11,7 +11,7 @@ import pytest
 from conformance import paths
 from conformance.faults import possible
 from conformance.scenario.faults import Cut, Delay, HoldLink, Throttle
-from conformance.scenario.needs import FRAMES, JOURNAL_WATCHED, KILL_WHILE_STARTING
+from conformance.scenario.needs import FRAMES, JOURNAL_WATCHED, KILL_WHILE_STARTING, ON_XFS
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "adapters"))
 from owned_broker import COMMANDS, running, theirs  # noqa: F401 - fixtures
@@ -64,7 +64,7 @@ print(json.dumps(possible.unable(wanted for one in every for wanted in one.wante
         **dict.fromkeys(("watched", "held_sync", "failed_sync", "disk_full"), disk),
         **dict.fromkeys(("cut", "hold_link", "delay", "throttle", FRAMES.name), link),
         **dict.fromkeys((KILL_WHILE_STARTING.name, JOURNAL_WATCHED.name), watch),
-        **dict.fromkeys(("power_loss", "filled_disk"), "it needs Linux"),
+        **dict.fromkeys(("power_loss", "filled_disk", ON_XFS.name), "it needs Linux"),
     }
     found = json.loads(printed.stdout)
 
