@@ -11,6 +11,7 @@ from reproductions import SCENARIOS, names_of, written
 
 from conformance import adapters
 from conformance.faults.disk import injection
+from conformance.faults.disk.access import JournalAccess
 from conformance.scenario import Scenario
 from conformance.scenario.script import Cut, DiskFull, Drain, FailedSync, Frame, HeldSync, Publish, Restart
 
@@ -142,7 +143,7 @@ def test_the_disk_fails_as_in_the_trial(fault):
     """The same calls, the same numbers, in the words of strace; the files are those of the broker's journal."""
     steps = (Restart(clean=True, under=fault), Publish(4, window=1), Restart(clean=True), Drain())
     made = written(Scenario("s", "", "", steps, {}), anomalies=["lost"])
-    own = injection._injection(fault)[1].partition("=")[2].split(":")
+    own = injection._injection(fault, JournalAccess(), narrowed=True)[1].partition("=")[2].split(":")
     injected = re.search(r'"inject=(.*)"\]', made.text)[1].split(":")
 
     assert (set(own[0].split(",")), own[1:]) == (set(injected[0].split(",")), injected[1:])
