@@ -119,9 +119,14 @@ def kill_after(target: Target, ms: int) -> str:
     """
     if target.wait_gone(ms / 1000):
         raise FaultError("the broker ended by itself before the kill")
-    end_now(target)
-    prove_gone(target, "kill")
+    end(target, "kill")
     return f"{ms} ms after it was ready, without use"
+
+
+def end(target: Target, fault: str) -> None:
+    """Kill every process of a target, and prove that all are gone; `FaultError` if some are left."""
+    end_now(target)
+    prove_gone(target, fault)
 
 
 def end_now(target: Target) -> None:

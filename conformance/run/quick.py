@@ -74,8 +74,9 @@ def quick(
     strongest = sorted(chosen, key=lambda claim: -chosen[claim])
     first = {about[claim]: claim for claim in reversed(strongest)}
     claims = list(dict.fromkeys([*first.values(), *strongest]))[:QUICK_CLAIMS]
+    turned_on = _turned_on(selection)
     for item in scenarios.values():
-        if _turned_on(selection) & dict(item.queue).keys():
+        if turned_on & dict(item.queue).keys():
             of_file = [claim for claim in wanted_checks(item, selection) if catalogue.claims[claim].judged]
             played += [item.id] if of_file else []
             claims += of_file

@@ -22,6 +22,7 @@ from conformance.faults.link.harness import LinkProxy, prove
 from conformance.faults.power import loss
 from conformance.faults.power.image import LossyDisk
 from conformance.faults.power.loss import PowerLossReport
+from conformance.faults.process import Target
 from conformance.followup.contract import folder_of
 from conformance.history import bare_header
 from conformance.ledger import Ledger, release_leftovers
@@ -93,11 +94,7 @@ class LocalBroker:
 
     def kill(self) -> None:
         """Kill every process of it (SIGKILL), and return when all are gone. What is in the page cache survives."""
-        target = self._broker.met("all")
-        if target.gone():
-            raise FaultError("the kill met nothing: the broker does not run")
-        process.end_now(target)
-        process.prove_gone(target, "kill")
+        process.end(self._running("kill"), "kill")
 
     def paused(self) -> contextlib.AbstractContextManager[None]:
         """Halt every process of it until the end of the `with`: connections stay, and nothing is answered."""
@@ -110,13 +107,10 @@ class LocalBroker:
         """
         if self._disk is None:
             raise UsageError("a loss of power needs a disk of its own: give running_broker own_disk=True")
-        target = self._broker.met("all")
-        if target.gone():
-            raise FaultError("the power loss met nothing: the broker does not run")
+        target = self._running("power loss")
         with self._disk.handle() as descriptor:
             report = loss.lose(descriptor, torn=torn)
-        process.end_now(target)
-        process.prove_gone(target, "power loss")
+        process.end(target, "power loss")
         self._disk.after_loss()
         return report
 
@@ -134,6 +128,13 @@ class LocalBroker:
             result = proxy.finish()
         if fault is not None:
             prove(fault, result)
+
+    def _running(self, fault: str) -> Target:
+        """Return what a fault ends; `FaultError` if there is nothing to end."""
+        target = self._broker.met("all")
+        if target.gone():
+            raise FaultError(f"the {fault} met nothing: the broker does not run")
+        return target
 
     def _endpoint(self, protocol: str) -> tuple[str, int]:
         return self._broker.service.endpoint(protocol or self._opened.protocol)

@@ -457,7 +457,7 @@ def test_a_request_that_the_kernel_did_not_take_is_none(tmp_path):
 
 
 def test_requests_of_the_same_data_are_not_matched(tmp_path):
-    """One of two is complete, and it may be either. A third that is alone again can be told."""
+    """One of two is complete, and it may be either. A third one, which is under way alone, has an end."""
     lines = [submitted(1, "PWRITE 0"), submitted(2, "PWRITE 0"), returned(3, "0 5"), returned(4, "0 5")]
     found = read(
         tmp_path,

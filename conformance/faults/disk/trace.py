@@ -334,9 +334,10 @@ def _submitted(call: Call, match: re.Match[bytes], arguments: bytes) -> Call:
 def _with_completions(calls: Sequence[Call]) -> Iterator[Call]:
     """Yield the calls, each request of libaio with the end and the result that `io_getevents` returned for it.
 
-    Several that are under way with the same data (some programs leave it 0) cannot be told apart: they have no end. One
-    that came after the last call of every thread that reads completions was under way at the end: it is `PENDING`.
-    Counter-example: of an Artemis that does not sync, and is killed while its reader is in a sync that is held.
+    If several with the same data are under way (some programs leave it 0), no completion says which one it is about:
+    they have no end. One that came after the last call of every thread that reads completions was under way at the
+    end: it is `PENDING`. Counter-example: of an Artemis that does not sync, and is killed while its reader is in a
+    sync that is held.
 
     The tracer takes the stamp of a call before it starts its timer. If it loses its processor in between, the call
     seems to end too soon: `io_getevents` 0.8 ms before the `io_submit` whose request it returns (seen once, on a busy

@@ -532,8 +532,7 @@ class TrialPlayer:
         if step.clean:
             self.broker.stop()
         elif self.was_short and not self.node.target.gone():
-            process.end_now(self.node.target)
-            process.prove_gone(self.node.target, "kill")
+            process.end(self.node.target, "kill")
         if step.flushed:
             self.running.flush()
         if step.until is not None:

@@ -122,7 +122,7 @@ def test_a_paused_broker_answers_after_the_pause(ack_broker):
 
 
 class TestOfAnUnsyncedMessage:
-    """The broker is told not to sync: a kill keeps what it confirmed, and a loss of power does not."""
+    """The broker is set not to sync: a kill keeps what it confirmed, and a loss of power does not."""
 
     @pytest.fixture
     def ack_broker_options(self):
