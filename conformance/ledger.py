@@ -4,7 +4,7 @@
 a process ours: its pid, the time it started (a pid is reused, a pair is not) and the boot it belongs to. A process
 that was made between the two lines is found by `CONFORMANCE_RUN=<run_id>` in its environment.
 
-`paths.state()/live/<run_id>.json` says which runs are in progress; `release_leftovers()` believes no entry, it looks.
+`paths.state()/live/<run_id>.json` says which runs are in progress; `release_leftovers` believes no entry, it looks.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pathlib
 import re
 import subprocess
 import threading
+import types
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import IO, Any, Self
@@ -50,6 +51,12 @@ def python_environment() -> dict[str, str]:
     return {**child_environment(), "PYTHONPATH": path}
 
 
+Release = Callable[[Mapping[str, Any]], str]
+"""Releases the resource of a record; returns a line, or "" if it was gone. Raises `StillThereError`."""
+
+NO_OTHERS: Mapping[str, Release] = types.MappingProxyType({})
+
+
 class Ledger:
     """The resources of one run.
 
@@ -57,10 +64,10 @@ class Ledger:
     may share a ledger.
     """
 
-    def __init__(self, run_dir: pathlib.Path, run_id: str) -> None:
+    def __init__(self, run_dir: pathlib.Path, run_id: str, others: Mapping[str, Release] = NO_OTHERS) -> None:
         if not _RUN_ID.fullmatch(run_id):
             raise UsageError(f"run id {run_id!r}: letters, digits, '.', '_' and '-' only", code="bad-run-id")
-        self.run_id = run_id
+        self.run_id, self._others = run_id, others
         self.path = (run_dir / "resources.jsonl").absolute()
         run_dir.mkdir(parents=True, exist_ok=True)
         self._lock = threading.Lock()
@@ -74,7 +81,7 @@ class Ledger:
     def __exit__(self, kind: type[BaseException] | None, *exc: object) -> None:
         """After an error or Ctrl-C, release everything: an interrupt can come between a start and its record."""
         if kind is not None:
-            _release({"run": self.run_id, "resources": str(self.path)})
+            _release({"run": self.run_id, "resources": str(self.path)}, self._others)
         self.close()
 
     @property
@@ -86,7 +93,7 @@ class Ledger:
         """Record what is about to be made; return the ticket that `made` and `released` take.
 
         `kind` is `process` (what=), `mount` (target=, device=), `loop` (backing=), `container` (engine=, host=, name=)
-        or a kind that was given to `releases`. `made` takes what is known only later, such as a pid.
+        or one of the `others` that the ledger was given. `made` takes what is known only later, such as a pid.
         """
         ticket = uuid.uuid4().hex[:16]  # not a count: a run that is resumed appends to the same file
         self._append({"ticket": ticket, "state": "intent", "kind": kind, **fields})
@@ -167,8 +174,11 @@ class Ledger:
         draft.rename(self._index)
 
 
-def release_leftovers() -> list[str]:
+def release_leftovers(others: Mapping[str, Release] = NO_OTHERS) -> list[str]:
     """Release what dead runs left, also their temporary folders; return a line for each, for the user.
+
+    `others` release kinds that this module does not know, after all of its own; without one, such a resource stays in
+    the record of its run. `run.leftovers` has them all.
 
     A run is dead if its harness is gone: no such pid, another start time or another boot. A run of another pid
     namespace (a container that shares the state folder) cannot be inspected and is left alone. A line names what could
@@ -180,19 +190,20 @@ def release_leftovers() -> list[str]:
             for index in sorted(_live().glob("*.json")):
                 entry = _read_index(index)
                 if entry is None or _is_dead(entry):
-                    found, all_gone = _release(entry) if entry is not None else ([], True)
+                    found, all_gone = _release(entry, others) if entry is not None else ([], True)
                     lines += found
                     if all_gone:
                         index.unlink(missing_ok=True)
     return lines + locks.release_abandoned()  # last: a temporary folder may hold a ledger, and a mount of it
 
 
-def _release(entry: Mapping[str, Any]) -> tuple[list[str], bool]:
+def _release(entry: Mapping[str, Any], others: Mapping[str, Release]) -> tuple[list[str], bool]:
     """Return lines about what was released or is left, and whether everything was released."""
     lines: list[str] = []
-    resources, all_gone = pathlib.Path(entry["resources"]), True
+    resources, releasers = pathlib.Path(entry["resources"]), {**_RELEASERS, **others}
     left = list(_left(resources))
-    for kind, release in _RELEASERS.items():
+    all_gone = all(record["kind"] in releasers for record in left)
+    for kind, release in releasers.items():
         for record in [record for record in left if record["kind"] == kind]:
             try:
                 lines.append(release(record))
@@ -262,10 +273,6 @@ def _release_container(record: Mapping[str, Any]) -> str:
     return f"removed container {' and '.join(gone)}" if gone else ""
 
 
-Release = Callable[[Mapping[str, Any]], str]
-"""Releases the resource of a record; returns a line, or "" if it was gone. Raises `StillThereError`."""
-
-
 class StillThereError(Exception):
     """A resource could not be released now, and a later run may succeed; the text says what, and why."""
 
@@ -277,11 +284,6 @@ _RELEASERS: dict[str, Release] = {
     "loop": _release_loop,
     "container": _release_container,
 }
-
-
-def releases(kind: str, release: Release) -> None:
-    """Register the function that releases resources of that kind, after all others."""
-    _RELEASERS[kind] = release
 
 
 def _live() -> pathlib.Path:

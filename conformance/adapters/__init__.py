@@ -18,7 +18,6 @@
 
 from __future__ import annotations
 
-from conformance.adapters.external import queues
 from conformance.adapters.external.broker import leftovers
 from conformance.adapters.file.launch_tables import Progress
 from conformance.adapters.file.model import LIAR, VARIANT, BrokerFile
@@ -35,7 +34,6 @@ from conformance.adapters.opening import (
     open_broker,
     plugged_adapters,
 )
-from conformance.ledger import releases
 
 __all__ = [
     "GROUP",
@@ -61,5 +59,3 @@ __all__ = [
     "plugged_adapters",
     "untraced",
 ]
-
-releases(queues.KIND, queues.release)

@@ -20,7 +20,7 @@ from typing import Literal, Protocol, Self
 import msgspec
 
 from conformance.adapters.credentials import OPEN, Access
-from conformance.adapters.file.launch_tables import Artifact, External, Progress
+from conformance.adapters.file.launch_tables import Artifact, External, Progress, Remove
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.file.settings import EffectiveSettings
 from conformance.claims import Value
@@ -256,6 +256,9 @@ class QueueClient(Protocol):
 
     def drain(self, broker: Broker, queue: str) -> None:
         """Receive every message of the queue."""
+
+    def remove(self, request: Remove, host: str, port: int, access: Access) -> str:
+        """Ask the management over AMQP to remove a queue. Return why it is still there; empty if it is gone."""
 
 
 class Launcher(Protocol):

@@ -28,9 +28,10 @@ from conformance.judge.rules import names_used, too_few
 from conformance.judge.spark import JudgeSession
 from conformance.judge.verdict import Remembered
 from conformance.judge.warm_up import warm_up
-from conformance.ledger import Ledger, release_leftovers
+from conformance.ledger import Ledger
 from conformance.records import RunRecord, TrialRecord
 from conformance.run import policies
+from conformance.run.leftovers import open_ledger, release_leftovers
 from conformance.run.planning import Planned, clients_of, more_faults, plan, subject_trials
 from conformance.run.readiness_probe import probe_client
 from conformance.run.record import Progress, Recording, RunWriter, not_recorded
@@ -70,7 +71,7 @@ def session(campaign: Campaign, watcher: Watcher) -> Iterator[OpenRun]:
     campaign.folder.mkdir(parents=True, exist_ok=True)
     run = run_record(campaign)
     written = RunWriter(campaign.folder, run, campaign.earlier)
-    with Ledger(campaign.folder, run.run) as ledger:
+    with open_ledger(campaign.folder, run.run) as ledger:
         planned = campaign.trials
         if planned and campaign.adapter.launcher.owned:
             campaign = _reach(campaign, ledger, written, watcher)

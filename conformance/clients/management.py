@@ -19,7 +19,7 @@ from proton import Delivery, Message, symbol
 from conformance import limits
 from conformance.adapters import web
 from conformance.adapters.credentials import Access
-from conformance.adapters.external.queues import Removal, by_amqp
+from conformance.adapters.file.launch_tables import Remove
 from conformance.adapters.interface import DepthProbe
 from conformance.clients.session import Disconnected, Refused
 from conformance.errors import ClientError
@@ -86,13 +86,10 @@ class Management:
             delivery.settle()
 
 
-@by_amqp
-def remove(how: Removal) -> str:
+def remove(request: Remove, host: str, port: int, access: Access) -> str:
     """Remove one queue by its request. Return why it is still there; empty if it is gone."""
-    request = how.request
-    assert request is not None  # else there is nothing to ask
     try:
-        management = Management(how.host, how.port, request.address, how.access, "conformance-remove", relayed=False)
+        management = Management(host, port, request.address, access, "conformance-remove", relayed=False)
         try:
             answer = management.ask(request.properties, request.body, within_s=request.seconds)
         finally:

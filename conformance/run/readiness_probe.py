@@ -12,6 +12,9 @@ import time
 from collections.abc import Iterator
 
 from conformance.adapters import Adapter, Broker
+from conformance.adapters.credentials import Access
+from conformance.adapters.file.launch_tables import Remove
+from conformance.clients import management
 from conformance.clients.job import Job, Work
 from conformance.clients.management import DepthClient
 from conformance.clients.roles.modes import AckHeader
@@ -105,6 +108,9 @@ class ProbeClient:
                     return
                 if time.monotonic() > deadline:
                     raise ClientError(f"{queue} still holds {left} messages, and none comes: it cannot be emptied")
+
+    def remove(self, request: Remove, host: str, port: int, access: Access) -> str:
+        return management.remove(request, host, port, access)
 
     def depth(self, broker: Broker, queue: str, wanted: int | None = None) -> int:
         if not describe(self.protocol).traits.queues_by_client:

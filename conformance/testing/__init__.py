@@ -25,7 +25,8 @@ from conformance.faults.power.loss import PowerLossReport
 from conformance.faults.process import Target
 from conformance.followup.contract import folder_of
 from conformance.history import bare_header
-from conformance.ledger import Ledger, release_leftovers
+from conformance.ledger import Ledger
+from conformance.run.leftovers import open_ledger, release_leftovers
 from conformance.run.readiness_probe import depth_of, probe_client
 from conformance.scenario.script import Cut, Delay, Frame, HoldLink, LinkFault, Throttle
 
@@ -173,7 +174,7 @@ def running_broker(
     client = probe_client(found, opened.protocol, "")
     with contextlib.ExitStack() as stack:
         place = stack.enter_context(folder_of(folder))
-        ledger = stack.enter_context(Ledger(place, f"test-{found.name}-{secrets.token_hex(4)}"))
+        ledger = stack.enter_context(open_ledger(place, f"test-{found.name}-{secrets.token_hex(4)}"))
         chosen = found.effective(opened.overrides)
         broker = stack.enter_context(found.prepare(place / "broker", chosen, queues, ledger, client=client))
         disk = None

@@ -14,16 +14,17 @@ import pytest
 from owned_broker import recorded, toml
 from starts import starts_process
 
-from conformance import adapters, history, paths
+from conformance import adapters, history, ledger, paths
 from conformance.adapters import web
 from conformance.adapters.external import queues as run_queues
 from conformance.adapters.external.queues import Existing, Removal
 from conformance.adapters.file.launch_tables import External, Remove
 from conformance.errors import ClientError, LaunchError
 from conformance.history import Op
-from conformance.ledger import Ledger, release_leftovers
+from conformance.ledger import Ledger
 from conformance.records import TrialRecord
 from conformance.run import readiness_probe
+from conformance.run.leftovers import release_leftovers
 from conformance.scenario.script import Drain, Kill, Nth, Publish, Step
 
 REFERENCE = adapters.find("reference")
@@ -442,6 +443,18 @@ def test_an_address_is_asked_and_its_password_is_not_printed(
     assert "answered 503" in first[0]
     assert "secret" not in first[0]
     assert ["run dead: removed queue conformance-dead-q"] == second
+
+
+def test_a_queue_is_kept_in_mind_by_who_cannot_remove_it(
+    served: tuple[str, list[str], list[int]], tmp_path: pathlib.Path
+) -> None:
+    """A ledger alone knows no queues, and leaves the record for a run that does."""
+    url, asked, answers = served
+    _dead(tmp_path, "conformance-dead-q", {"conformance-dead-q": Removal(request=Remove(url=f"{url}/q"))})
+    answers.append(204)
+
+    assert ([], []) == (ledger.release_leftovers(), asked)
+    assert ["run dead: removed queue conformance-dead-q"] == release_leftovers()
 
 
 @pytest.mark.parametrize("name", ["orders", "conformance.orders", ""])

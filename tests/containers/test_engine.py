@@ -18,7 +18,8 @@ from conformance.errors import LaunchError
 from conformance.faults import possible
 from conformance.faults.power import image as powerloss
 from conformance.history import Op, Phase, bare_header
-from conformance.ledger import Ledger, release_leftovers
+from conformance.ledger import Ledger
+from conformance.run.leftovers import release_leftovers
 from conformance.run.planning import Planned
 from conformance.run.record import Recording
 from conformance.scenario import Check, Scenario

@@ -21,8 +21,8 @@ from conformance.adapters.distribution import debian
 from conformance.adapters.file import model
 from conformance.adapters.launch.plan import BrokerSource
 from conformance.errors import LaunchError, UsageError
-from conformance.ledger import release_leftovers
 from conformance.processes import open_pidfd, wait_ended
+from conformance.run.leftovers import release_leftovers
 from tools import build_images, dockerd
 
 VENDOR = "vendor/broker:1.0"

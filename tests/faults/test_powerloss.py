@@ -25,8 +25,9 @@ from conformance.errors import FaultError, UsageError
 from conformance.faults.power import image, loss
 from conformance.faults.power.image import FILE_SYSTEMS, LossyDisk, cannot
 from conformance.history import Phase, make_body, message_id
-from conformance.ledger import Ledger, release_leftovers
+from conformance.ledger import Ledger
 from conformance.protocols.stomp.sessions.raw_session import RawStompSession
+from conformance.run.leftovers import release_leftovers
 
 pytestmark = pytest.mark.process
 

@@ -25,7 +25,7 @@ from conformance.adapters.external.addresses import HTTP, Place, WitnessConnecti
 from conformance.adapters.external.commands import Commands, RunningCommand
 from conformance.adapters.external.queues import PREFIX, Existing, RunQueues
 from conformance.adapters.external.rules import asked_by, complete_rules
-from conformance.adapters.file.launch_tables import External
+from conformance.adapters.file.launch_tables import External, Remove
 from conformance.adapters.file.model import BrokerFile
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.file.settings import show
@@ -150,7 +150,14 @@ class ExternalBroker(PlannedBroker):
         self.journal_files = JournalFiles(self.data, ())
         self.commands = Commands(rules, plan.folder, here, self._filled, setup.ledger)
         self._queues = RunQueues(
-            plan, rules, self.commands, setup.ledger, drain=self._drain, amqp=self._amqp, moved=self._moved
+            plan,
+            rules,
+            self.commands,
+            setup.ledger,
+            drain=self._drain,
+            over_amqp=self._ask_to_remove,
+            amqp=self._amqp,
+            moved=self._moved,
         )
         self._existing = Existing(rules, self._depth_of, self._drain) if rules.queues else None
         self._ready_s = _READY_S
@@ -420,6 +427,11 @@ class ExternalBroker(PlannedBroker):
     def _drain(self, queue: str) -> None:
         if self._client is not None:
             self._client.drain(self, queue)
+
+    def _ask_to_remove(self, request: Remove, host: str, port: int, access: Access) -> str:
+        if self._client is None:
+            return f"{request.address}: no client was chosen that could ask it"
+        return self._client.remove(request, host, port, access)
 
     def _resume(self) -> None:
         """Run its owner's `resume` if a pause was not ended, and wait for commands that still run."""

@@ -56,17 +56,11 @@ class Removal(msgspec.Struct, frozen=True, kw_only=True):
     hyphen: str = "-"
 
 
-OverAmqp = Callable[[Removal], str]
-_OVER_AMQP: list[OverAmqp] = []
+OverAmqp = Callable[[Remove, str, int, Access], str]
+"""Asks the AMQP of a host and port; returns why the queue is still there, empty if it is gone.
 
-
-def by_amqp(ask: OverAmqp) -> OverAmqp:
-    """Use this client for removals over AMQP: it returns why the queue is still there, empty if it is gone.
-
-    Clients import this package, so it cannot import a client.
-    """
-    _OVER_AMQP[:] = [ask]
-    return ask
+Clients import this package, so it is given one.
+"""
 
 
 def prefix_of(run: str, hyphen: str) -> str:
@@ -87,7 +81,7 @@ def _read_table(table: type[Table], data: object) -> Table:
     return table.model_validate(data)
 
 
-def release(record: Mapping[str, Any]) -> str:
+def release(record: Mapping[str, Any], over_amqp: OverAmqp) -> str:
     """Remove a queue that a killed run left, and return a line about it. See `ledger.Release`.
 
     If the folder of that run is gone, nothing says how the queue is removed: then it is forgotten.
@@ -103,7 +97,7 @@ def release(record: Mapping[str, Any]) -> str:
         return ""  # a name of another run, or of none
     if not (how.request or how.command):
         return f"queue {name} is left: its owner's file does not say how one is removed"
-    why = remove_queue(how)
+    why = remove_queue(how, over_amqp)
     if not why:
         return f"removed queue {name}"
     tries = _count(path.with_name(f"{name}.tries"))
@@ -112,14 +106,14 @@ def release(record: Mapping[str, Any]) -> str:
     raise StillThereError(f"queue {name} is left: {why}; the next run tries again")
 
 
-def remove_queue(how: Removal) -> str:
+def remove_queue(how: Removal, over_amqp: OverAmqp) -> str:
     """Remove one queue. Return why it is still there, empty if it is gone."""
     request = how.request
     try:
         if request is not None and request.url:
             return _asked(request, how.access)
         if request is not None:
-            return _OVER_AMQP[0](how) if _OVER_AMQP else f"{request.address}: no AMQP client is loaded to ask it"
+            return over_amqp(request, how.host, how.port, how.access)
         done = subprocess.run(
             how.command,
             cwd=how.here,
@@ -253,6 +247,7 @@ class RunQueues:
         commands: Runs commands of the owner.
         ledger: Of the run.
         drain: Receives every message of a queue; raises `ClientError`.
+        over_amqp: Asks to remove a queue.
         amqp: Host, port and login of its AMQP; None if its owner gave no address for it.
         moved: Turns an HTTP address of the product's file into the one of this broker.
     """
@@ -265,11 +260,12 @@ class RunQueues:
         ledger: Ledger,
         *,
         drain: Callable[[str], None],
+        over_amqp: OverAmqp,
         amqp: Callable[[], tuple[str, int, Access] | None],
         moved: Callable[[str], str],
     ) -> None:
         self._rules, self._commands, self._ledger = rules, commands, ledger
-        self._drain, self._amqp, self._at_its_host = drain, amqp, moved
+        self._drain, self._over_amqp, self._amqp, self._at_its_host = drain, over_amqp, amqp, moved
         self._how = rules.declare or plan.source.file.queues
         self._hyphen = self._how.hyphen if self._how else "-"
         self._prefix = prefix_of(ledger.run_id, self._hyphen)
@@ -377,7 +373,7 @@ class RunQueues:
         """Remove this queue. Return why it is still there, empty if it is gone."""
         how = self._removal(name)
         if how.request is not None:
-            return remove_queue(how)
+            return remove_queue(how, self._over_amqp)
         if not how.command:
             return self._no_way
         try:

@@ -82,7 +82,7 @@ def check_command(adapter: str, offline: bool, keep: pathlib.Path | None, **valu
     """
     from conformance.campaign import credential_words
     from conformance.followup import contract
-    from conformance.ledger import Ledger, release_leftovers
+    from conformance.run.leftovers import open_ledger, release_leftovers
 
     typed = access(values)
     opened = contract.open_adapter(adapter, typed, values["set"])
@@ -91,7 +91,7 @@ def check_command(adapter: str, offline: bool, keep: pathlib.Path | None, **valu
     for line in release_leftovers():
         say(f"released what an earlier run left: {line}")
     say(f"{found.file.title} {found.version} ({found.launcher.word})")
-    with contract.folder_of(keep) as folder, Ledger(folder, contract.run_id(found)) as ledger:
+    with contract.folder_of(keep) as folder, open_ledger(folder, contract.run_id(found)) as ledger:
         contract.check(found, folder / "broker", ledger, _tell, offline=offline, overrides=opened.overrides)
     if assumed := contract.assumptions(found):
         say("assumed to be promised, because the file does not describe these settings:")
