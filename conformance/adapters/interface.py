@@ -235,6 +235,12 @@ class Broker(Protocol):
     def met(self, which: str) -> Processes:
         """The processes that a fault of nodes meets: those of `serving`, of `another` node, or of `all`."""
 
+    def parting(self, which: str) -> contextlib.AbstractContextManager[int]:
+        """A descriptor by which a client parts a node, the `serving` or `another`, from all others.
+
+        They are joined again at the end. Raises `FaultError` if that cannot be done.
+        """
+
     def close(self) -> None:
         """Kill its processes, and release its ports; a second call does nothing."""
 

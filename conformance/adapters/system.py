@@ -38,6 +38,7 @@ class BrokerUnderTest:
         self._adapter, self._protocol, self._settings, self._client = adapter, protocol, settings, client
         self._able = adapter.able
         self._several = nodes_in(settings.values) > 1
+        self._linked = adapter.file.nodes is not None and adapter.file.nodes.links is not None
         self._untraced = untraced(adapter.file, settings)
         self._unwritten = unwritten(adapter.file, settings)
         self._queues: Mapping[Need, str] = {
@@ -48,8 +49,10 @@ class BrokerUnderTest:
         return means is Means.TRACER and self._adapter.launcher.contained
 
     def lacks(self, wanted: Wanted) -> str:
-        if wanted.means is Means.NODES and not self._several:
+        if wanted.means in (Means.NODES, Means.NODE_LINKS) and not self._several:
             return "the broker has one node: --set nodes=N asks for several, where its file has [nodes]"
+        if wanted.means is Means.NODE_LINKS and not self._linked:
+            return "the links between its nodes do not lead through the suite: its file has no [nodes.links]"
         if self._several and (wanted.means in _OF_ONE_NODE or wanted == SETTINGS):
             return "it is tried with one node: others keep what the disk of one loses"
         if wanted.means in _OUTSIDE and self._adapter.launcher.contained:

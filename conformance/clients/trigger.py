@@ -37,6 +37,7 @@ from conformance.scenario.script import (
     Kill,
     Nth,
     Part,
+    PartNodes,
     Pause,
     PowerLoss,
     Shortage,
@@ -69,10 +70,11 @@ class ArmedFault:
         address: tuple[str, int] = ("", 0),
     ) -> None:
         self._fault, self._recorder, self._epoch, self._seed = fault, recorder, epoch, seed
-        with_disk = isinstance(fault, PowerLoss)
-        self._disk = descriptors[0] if with_disk else -1
-        self._handles = descriptors[1:] if with_disk else descriptors
-        self._taken = shortage.Taken(fault, descriptors, address) if isinstance(fault, Shortage) else None
+        self._disk, self._taken, self._handles = -1, None, descriptors
+        if isinstance(fault, PowerLoss):
+            self._disk, *self._handles = descriptors
+        elif isinstance(fault, Shortage):
+            self._taken, self._handles = shortage.taking(fault, descriptors, address)
         self._parts = parts_of(fault.at) if fault is not None else ()
         self._counts: dict[str, int] = {part.event: 0 for part in self._parts if isinstance(part, Nth)}
         self._due_s = max((part.number / 1000 for part in self._parts if isinstance(part, After)), default=0.0)
@@ -234,15 +236,17 @@ class ArmedFault:
         self._effective_ns, self.resumed_ns = 0, time.monotonic_ns()
         if self._then_kill and not now:
             self._killed = True
-            self._note(Phase.FIRED, fault="kill")
+            assert self._fault is not None
+            self._note(Phase.FIRED, fault=self._fault.names[-1])
             self._recorder.flush()
             send_all(self._handles, signal.SIGKILL)
             return
+        shown = None
         if self._taken:
-            self._taken.end()
+            shown = self._taken.end() or None
         else:
             send_all(self._handles, signal.SIGCONT)
-        self._note(Phase.HEALED)
+        self._note(Phase.HEALED, shown)
 
     def all_returned(self) -> None:
         """End a pause that came at the return of a call: every call after it has returned too."""
@@ -264,7 +268,7 @@ class ArmedFault:
 
     @property
     def _then_kill(self) -> bool:
-        return isinstance(self._fault, Pause) and self._fault.then_kill
+        return isinstance(self._fault, Pause | PartNodes) and self._fault.then_kill
 
     def _seen(self, part: Part) -> int:
         if isinstance(part, After):

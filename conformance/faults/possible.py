@@ -18,8 +18,9 @@ MEANS: Mapping[Means, Callable[[], str]] = {
     Means.XFS: functools.partial(image.cannot, "xfs"),
     Means.LINK: connection.cannot,
     Means.WATCH: watch.cannot,
-    # Any machine can kill a node, and change a file. The broker has to have several, and its files on this machine.
+    # Any machine can do these. The broker has to have several nodes, links that are led here, or its files here.
     Means.NODES: str,
+    Means.NODE_LINKS: str,
     Means.DATA: str,
     Means.LIMITS: shortage.cannot,
 }

@@ -1,4 +1,4 @@
-"""Take a resource of a running broker away for a time: the space on its disk, or the files that it may open.
+"""Take a resource of a running broker away for a time: the space on its disk, the files that it may open, its network.
 
 The client that owns the trigger calls `begin` and `end`. The harness makes a `Resource` before it, and closes it when
 the client is done, or has died: then the resource is back.
@@ -14,10 +14,12 @@ import pathlib
 import socket
 import sys
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from conformance import processes
+from conformance.adapters.launch.links import between
 from conformance.errors import FaultError
-from conformance.scenario.faults import FilledDisk, Shortage
+from conformance.scenario.faults import FilesUsedUp, FilledDisk, PartNodes, Shortage
 
 if sys.platform == "linux":
     import resource
@@ -34,7 +36,7 @@ def cannot() -> str:
 
 
 @contextlib.contextmanager
-def taken(fault: Shortage, folder: int | None, pids: Sequence[int]) -> Iterator[list[int]]:
+def taken(fault: FilledDisk | FilesUsedUp, folder: int | None, pids: Sequence[int]) -> Iterator[list[int]]:
     """Yield the descriptors that `Shortage` needs before the handles of the broker's processes; then undo everything.
 
     `folder` is a descriptor of a folder on the file system that `FilledDisk` fills.
@@ -55,39 +57,42 @@ def taken(fault: Shortage, folder: int | None, pids: Sequence[int]) -> Iterator[
             _limit(pid, limits)
 
 
-class Taken:
-    """The shortage as the client makes it, with the descriptors that it was passed.
-
-    Without files to open, a broker with its files at hand meets it only at a new connection: so one is made, to the
-    `address` of the broker, and stays until the end.
-    """
-
-    def __init__(self, fault: Shortage, descriptors: Sequence[int], address: tuple[str, int]) -> None:
-        self._address = address
-        self._knock: socket.socket | None = None
-        self._filler = descriptors[0] if isinstance(fault, FilledDisk) else -1
-        self._handles = descriptors[1:] if isinstance(fault, FilledDisk) else descriptors
-        self._before: dict[int, tuple[int, int]] = {}
+class Taken(Protocol):
+    """A shortage as the client makes it, with the descriptors that it was passed."""
 
     def begin(self) -> str:
         """Take the resource; return what shows that it is gone, for people. Raises `FaultError` if it is not."""
-        return self._fill() if self._filler >= 0 else self._use_up()
 
-    def end(self) -> None:
-        if self._knock:
-            self._knock.close()
-        if self._filler >= 0:
-            os.ftruncate(self._filler, 0)
-        for pid, limits in self._before.items():
-            _limit(pid, limits)
+    def end(self) -> str:
+        """Give it back; return what shows that it was missed, if anything does."""
 
-    def _fill(self) -> str:
+
+def taking(fault: Shortage, descriptors: Sequence[int], address: tuple[str, int]) -> tuple[Taken, Sequence[int]]:
+    """Return how a client takes the resource, and the handles of the processes of the broker at this `address`."""
+    if isinstance(fault, FilledDisk):
+        return _Filled(descriptors[0]), descriptors[1:]
+    if isinstance(fault, PartNodes):
+        return _Parted(descriptors[0]), descriptors[1:]
+    return _UsedUp(descriptors, address), descriptors
+
+
+class _Filled:
+    """All the space of a file system, in one file."""
+
+    def __init__(self, filler: int) -> None:
+        self._filler = filler
+
+    def begin(self) -> str:
         """Take every free block; once more what the broker has freed meanwhile, `_ATTEMPTS` times in all."""
         for _ in range(_ATTEMPTS):
             self._take_free()
             if (left := _free(self._filler)) < _LEAST:
                 return f"{os.fstat(self._filler).st_size} bytes taken, {left} left"
         raise FaultError(f"the disk of the broker is not full: it has {left} bytes")
+
+    def end(self) -> str:
+        os.ftruncate(self._filler, 0)
+        return ""
 
     def _take_free(self) -> None:
         """Take free blocks in halves: a file system may refuse a size for which it has no room."""
@@ -101,7 +106,34 @@ class Taken:
                     raise FaultError(f"the disk of the broker cannot be filled: {error.strerror}") from error
                 piece //= 2
 
-    def _use_up(self) -> str:
+
+class _Parted:
+    """The links between nodes of a broker, which its launcher has aimed at one of them."""
+
+    def __init__(self, links: int) -> None:
+        self._links = links
+
+    def begin(self) -> str:
+        between.part(self._links)
+        return "no byte crosses"
+
+    def end(self) -> str:
+        return str(between.join(self._links))
+
+
+class _UsedUp:
+    """The files that processes may open.
+
+    A broker with its files at hand meets it only at a new connection: so one is made, to the `address` of the broker,
+    and stays until the end.
+    """
+
+    def __init__(self, handles: Sequence[int], address: tuple[str, int]) -> None:
+        self._handles, self._address = handles, address
+        self._knock: socket.socket | None = None
+        self._before: dict[int, tuple[int, int]] = {}
+
+    def begin(self) -> str:
         open_files = 0
         for pid in (processes.pid_of(handle) for handle in self._handles):
             with contextlib.suppress(ProcessLookupError, FileNotFoundError):
@@ -115,6 +147,13 @@ class Taken:
         with contextlib.suppress(OSError):  # the kernel, and not the broker, takes it
             self._knock = socket.create_connection(self._address, timeout=1)
         return f"{open_files} files are open, and no more can be"
+
+    def end(self) -> str:
+        if self._knock:
+            self._knock.close()
+        for pid, limits in self._before.items():
+            _limit(pid, limits)
+        return ""
 
 
 def _hard(pid: int) -> int:

@@ -178,6 +178,7 @@ class _Check:
     def __init__(self, adapter: Adapter, broker: Broker, queues: Mapping[str, str], ledger: Ledger, tell: Tell) -> None:
         self.adapter, self.broker, self.queues, self.ledger, self.tell = adapter, broker, queues, ledger, tell
         self.several = len(broker.nodes) > 1
+        self.of_suite = set(pids_of_run(ledger.run_id))  # the links between nodes
 
     @property
     def node(self) -> Node:
@@ -207,7 +208,8 @@ class _Check:
         with self.step("stop"):
             self.broker.stop()
         with self.step("nothing is left"):
-            if left_over := self.broker.met("all").processes() or pids_of_run(self.ledger.run_id):
+            left_over = [*self.broker.met("all").processes(), *set(pids_of_run(self.ledger.run_id)) - self.of_suite]
+            if left_over:
                 raise LaunchError(f"after a clean stop these pids are left: {', '.join(map(str, left_over))}")
             if held := self.listening():
                 raise LaunchError(f"after a clean stop a process listens on {held}")

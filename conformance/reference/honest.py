@@ -221,6 +221,12 @@ class Honest:
     heeds_in_sync = True
     """Whether a member of a pair that is out of step leaves it to the other one to take over."""
 
+    goes_on_alone = True
+    """Whether the active member of a pair goes on without a standby whose link has ended."""
+
+    catches_up = True
+    """Whether a standby whose link has come back gets what it has missed before it counts as in step."""
+
     def replicated(self, record: Record) -> Record:
         """Return what goes to the standby of a pair where the active member has stored this record."""
         return record

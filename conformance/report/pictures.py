@@ -49,6 +49,7 @@ _WORDS = {
     "broker ok": ("broker started", "the broker was started again"),
     "kill": ("broker killed", "the broker was killed"),
     "kill_nodes": ("nodes killed", "nodes of the broker were killed"),
+    "part_nodes": ("nodes parted", "nodes of the broker could not reach each other"),
     "stop": ("broker stopped", "the broker was stopped"),
     "pause": ("broker paused", "the broker was paused"),
     "consumer_crash": ("client killed", "the client was killed"),

@@ -76,7 +76,7 @@ MODELS: Mapping[str, frozenset[str]] = {
 }
 """By failure model, the faults of scenarios (`VerdictRow.fault`) that are it."""
 
-_SELDOM = (Cause.SHORTAGE, Cause.DAMAGE, Cause.NODES)
+_SELDOM = (Cause.SHORTAGE, Cause.DAMAGE, Cause.NODES, Cause.NETWORK)
 
 NAMED = 3
 """So many undecided scenarios are named, and the others are counted."""
@@ -270,7 +270,7 @@ def left_out(judgement: Judgement, scenarios: Mapping[str, Scenario]) -> list[Le
 
     What the broker cannot be given (a kind of queue, a setting, a second node) is not among them: no run could try it.
     """
-    run, unable = judgement.run, judgement.run.unable.keys() - MODELS[Cause.NODES]
+    run, unable = judgement.run, judgement.run.unable.keys() - MODELS[Cause.NODES] - MODELS[Cause.NETWORK]
     found = [
         LeftOut(row.claim, row.anomaly, row.fault or "none")
         for row in judgement.rows

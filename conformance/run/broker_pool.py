@@ -22,7 +22,7 @@ from conformance.ledger import Ledger
 from conformance.run.planning import Planned
 from conformance.run.readiness_probe import ProbeClient, probe_client
 from conformance.scenario.needs import FRESH, Means, declared_options
-from conformance.scenario.script import PowerLoss, Shortage
+from conformance.scenario.script import PartNodes, PowerLoss, Shortage
 
 KEPT = 3
 """The number of brokers that are kept with one job for a later part of the run; each Java broker has a heap."""
@@ -71,6 +71,8 @@ class RunningBroker:
             disk = [stack.enter_context(self._lossy_disk().handle())] if fault.means is Means.POWER else []
             if isinstance(fault, PowerLoss):
                 yield disk
+            elif isinstance(fault, PartNodes):
+                yield [stack.enter_context(self.broker.parting(fault.which))]
             else:
                 pids = self.node.target.processes()
                 yield stack.enter_context(shortage.taken(fault, disk[0] if disk else None, pids))

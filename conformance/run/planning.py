@@ -397,7 +397,7 @@ def _tried_on(selection: Selection, scenario: Scenario, control: Control) -> tup
     if selection.client and isinstance(control, SessionLiar):
         return selection.adapter, _settings(selection, scenario), selection.client
     chosen: dict[str, Value] = {adapters.VARIANT: profile} if (profile := getattr(control, "profile", "")) else {}
-    chosen |= {NODES: PAIR} if any(fault.means is Means.NODES for fault in scenario.faults) else {}
+    chosen |= {NODES: PAIR} if any(fault.means in (Means.NODES, Means.NODE_LINKS) for fault in scenario.faults) else {}
     protocol = selection.protocol if selection.client else None
     opened = adapters.open_broker(BrokerRequest(REFERENCE, protocol, overrides=chosen))
     client = opened.client.name if opened.client else selection.client

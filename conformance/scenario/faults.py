@@ -30,6 +30,7 @@ class Cause(enum.StrEnum):
     DAMAGE = "stored data are damaged"
     POWER = "the power fails"
     NODES = "nodes are killed"
+    NETWORK = "the network splits"
 
 
 class _Fault(msgspec.Struct, frozen=True, tag_field="fault", tag=tag_of):
@@ -96,6 +97,9 @@ class _Fault(msgspec.Struct, frozen=True, tag_field="fault", tag=tag_of):
         return available(cls, system, machine)
 
 
+_NODES = {"serving": "the node that serves", "another": "a node beside the one that serves", "all": "all nodes"}
+
+
 class _Shortage(_Fault, frozen=True):
     """A resource runs out at a trigger, and is there again `hold_s` seconds after it was seen to have run out.
 
@@ -132,6 +136,38 @@ class FilesUsedUp(_Shortage, frozen=True):
     means = Means.LIMITS
     failure_model = "no file descriptors for a time"
     words = "The broker can open no more files and sockets from {when} on, and again {hold_s:g} s later."
+
+
+class PartNodes(_Shortage, frozen=True):
+    """A node of several and all others cannot reach each other for a time: no byte crosses, in either direction.
+
+    `which`: the one that is `serving` the client, which stays connected to it, or `another`. `then_kill`: the node that
+    serves gets SIGKILL at the end of that time, before they are joined.
+    """
+
+    which: Literal["serving", "another"]
+    then_kill: bool = False
+    cause = Cause.NETWORK
+    counted = ("partition", "partitions")
+    means = Means.NODE_LINKS
+
+    @property
+    def failure_model(self) -> str:
+        apart = f"{_NODES[self.which]} is cut off from the others"
+        return f"{apart}, then one dies" if self.then_kill else f"{apart} for a time"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("part_nodes", "kill_nodes") if self.then_kill else ("part_nodes",)
+
+    @property
+    def ends_broker(self) -> bool:
+        return self.then_kill
+
+    def says(self, when: str) -> str:
+        end = "the one that serves is killed" if self.then_kill else "they are joined"
+        apart = f"No byte crosses between {_NODES[self.which]} and the others from {when} on"
+        return f"{apart}; {self.hold_s:g} s later {end}."
 
 
 _CUTS = {"fin": "Close the connection cleanly", "rst": "Reset the connection", "half_open": "Silence the connection"}
@@ -403,9 +439,6 @@ class CorruptReplica(Corrupt, frozen=True):
         return f"{super().says(when)}, at a node beside the one that served"
 
 
-_NODES = {"serving": "the node that serves", "another": "a node beside the one that serves", "all": "all nodes"}
-
-
 class KillNodes(_Fault, frozen=True):
     """SIGKILL to nodes of a broker of several, at a trigger.
 
@@ -434,7 +467,7 @@ class KillNodes(_Fault, frozen=True):
 TogetherFault = Kill | Stop | Pause | KillNodes
 """Faults of a client that other clients may meet beside it."""
 
-Shortage = FilledDisk | FilesUsedUp
+Shortage = FilledDisk | FilesUsedUp | PartNodes
 
 ClientFault = TogetherFault | ConsumerCrash | PowerLoss | Shortage
 """Faults that a client process fires."""

@@ -22,6 +22,7 @@ class Means(enum.StrEnum):
     LINK = "link"
     WATCH = "watch"
     NODES = "nodes"
+    NODE_LINKS = "node links"
     DATA = "data"
     LIMITS = "limits"
 

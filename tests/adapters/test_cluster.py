@@ -8,10 +8,11 @@ import pytest
 from conformance import adapters
 from conformance.adapters import BrokerRequest, open_broker
 from conformance.adapters.distribution import fetch
-from conformance.adapters.file.nodes_table import NODES
+from conformance.adapters.file.nodes_table import NODES, Links
 from conformance.adapters.launch import cluster, native
+from conformance.adapters.launch.links import between
 from conformance.adapters.system import BrokerUnderTest
-from conformance.errors import LaunchError, UsageError
+from conformance.errors import FaultError, LaunchError, UsageError
 from conformance.faults.possible import ThisMachine
 from conformance.followup import contract
 from conformance.ledger import Ledger
@@ -74,6 +75,45 @@ def test_another_node_takes_over_with_what_was_confirmed(tmp_path):
 
 
 @pytest.mark.process
+def test_a_node_that_missed_messages_while_parted_does_not_serve_without_them(tmp_path):
+    """The node that serves goes on alone. It dies at the end, and the one that was away waits for it."""
+    request = opened("reference", 2)
+    start = request.adapter.file.start
+    soon = start.model_copy(update={"command": (*start.command, "--replication-s", "0.5")})
+    broker, client = prepared(tmp_path, request, {"start": soon})
+    with broker:
+        broker.start()
+        first = broker.node
+        with broker.parting("serving") as links:
+            between.part(links)
+            client.send(broker, "q")
+            kill(broker.met("serving"))
+        broker.start()
+
+        assert broker.node is first
+        assert not any(node.gone() for node in broker.nodes)
+        assert client.depth(broker, "q") == 1
+
+
+@pytest.mark.process
+def test_a_broker_of_one_node_or_without_links_cannot_be_parted(tmp_path):
+    one = opened("reference", 1).adapter
+    single = one.prepare(tmp_path / "one", one.effective({}), ["q"], Ledger(tmp_path / "one", "one"))
+    with single, pytest.raises(FaultError, match="the broker has one node"):
+        single.parting("serving")
+
+    pair = opened("reference", 2)
+    rules = pair.adapter.file.nodes
+    assert rules is not None
+    broker, _ = prepared(tmp_path, pair, {"nodes": rules.model_copy(update={"links": None})})
+    with broker, pytest.raises(FaultError, match=r"no \[nodes.links\]"), broker.parting("serving"):
+        pass
+    with pytest.raises(UsageError, match=r"nodes\.links\.ports: unknown: core"):
+        wrong = rules.model_copy(update={"links": Links(ports=("core",))})
+        prepared(tmp_path / "wrong", pair, {"nodes": wrong})
+
+
+@pytest.mark.process
 def test_a_check_forms_the_pair_and_kills_a_node(tmp_path):
     request = opened("reference", 2)
     steps = []
@@ -99,15 +139,15 @@ def test_a_node_that_does_not_join_is_named_and_nothing_is_left(tmp_path):
 
 
 @pytest.mark.process
-def test_a_process_that_nodes_share_must_listen(tmp_path):
+def test_a_process_beside_a_node_must_listen(tmp_path):
     request = opened("reference", 2)
     rules = request.adapter.file.nodes
     assert rules is not None
-    shared = {"command": ["true"], "port": "http"}
-    nodes = type(rules).model_validate({**rules.model_dump(), "shared": shared})
+    beside = {"command": ["true"], "port": "http"}
+    nodes = type(rules).model_validate({**rules.model_dump(), "beside": beside})
     broker, _ = prepared(tmp_path, request, {"nodes": nodes})
 
-    with broker, pytest.raises(LaunchError, match=r"nodes\.shared\.command: true ended by itself.*shared\.log"):
+    with broker, pytest.raises(LaunchError, match=r"nodes\.beside\.command: true ended by itself.*beside\.log"):
         broker.start()
 
 

@@ -48,7 +48,7 @@ def test_every_block_is_taken_and_given_back(disk):
     mountpoint, folder = disk
     before = shortage._free(folder)
     with shortage.taken(FILLED, folder, []) as descriptors:
-        short = shortage.Taken(FILLED, descriptors, NOWHERE)
+        short, _ = shortage.taking(FILLED, descriptors, NOWHERE)
         said = short.begin()
         with pytest.raises(OSError, match="No space left") as caught:
             (mountpoint / "one").write_bytes(b"x" * 4096)
@@ -66,7 +66,7 @@ def test_the_space_is_back_when_the_client_died(disk):
     """It had filled the disk, and could not free it."""
     mountpoint, folder = disk
     with shortage.taken(FILLED, folder, []) as descriptors:
-        shortage.Taken(FILLED, descriptors, NOWHERE).begin()
+        shortage.taking(FILLED, descriptors, NOWHERE)[0].begin()
 
     (mountpoint / "one").write_bytes(b"x" * 4096)
 
@@ -91,7 +91,7 @@ def test_no_file_can_be_opened_until_the_end(victim):
     pid, handles, ask = victim
     before = resource.prlimit(pid, resource.RLIMIT_NOFILE)
     with socket.create_server(("127.0.0.1", 0)) as server, shortage.taken(USED_UP, None, [pid]) as descriptors:
-        short = shortage.Taken(USED_UP, [*descriptors, *handles], server.getsockname())
+        short, _ = shortage.taking(USED_UP, [*descriptors, *handles], server.getsockname())
         said = short.begin()
         knocked = server.accept()[0]
         during = ask()
@@ -107,7 +107,7 @@ def test_no_file_can_be_opened_until_the_end(victim):
 def test_the_limit_is_back_when_the_client_died(victim):
     pid, handles, ask = victim
     with shortage.taken(USED_UP, None, [pid]) as descriptors:
-        shortage.Taken(USED_UP, [*descriptors, *handles], NOWHERE).begin()
+        shortage.taking(USED_UP, [*descriptors, *handles], NOWHERE)[0].begin()
         assert str(errno.EMFILE) == ask()
 
     assert "opened" == ask()
@@ -118,4 +118,4 @@ def test_a_process_that_has_ended_is_no_effect(victim):
     os.kill(pid, 9)
     assert processes.wait_ended(handles, 10)
     with pytest.raises(FaultError, match="no process of the broker"), shortage.taken(USED_UP, None, []) as descriptors:
-        shortage.Taken(USED_UP, [*descriptors, *handles], NOWHERE).begin()
+        shortage.taking(USED_UP, [*descriptors, *handles], NOWHERE)[0].begin()

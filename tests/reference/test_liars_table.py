@@ -17,7 +17,7 @@ from conformance.reference.liars import LIARS
 from conformance.scenario import Liar
 
 FAULTS = set(
-    "none kill stop pause consumer_crash cut held_sync failed_sync disk_full power_loss kill_nodes corrupt filled_disk"
+    "none kill stop pause consumer_crash cut held_sync failed_sync disk_full power_loss kill_nodes part_nodes corrupt filled_disk"
     " files_used_up".split()
 )
 POINTS = {name for name in vars(Honest) if not name.startswith("__")}

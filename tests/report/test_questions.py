@@ -86,7 +86,7 @@ def test_a_row_stands_in_the_column_of_its_fault():
     """A check of every trial stands apart: its trials had all kinds of faults."""
     everywhere = lost("none", standing=True, faults=126)
     line = questions.lines(judgement(lost("kill"), lost("power_loss", scenario="b"), everywhere))[0]
-    facts = ["", "", "", "0 lost in 6 kills", "", "", "", "", "0 lost in 6 power losses", ""]
+    facts = ["", "", "", "0 lost in 6 kills", "", "", "", "", "0 lost in 6 power losses", "", ""]
 
     assert facts == [cell.fact for cell in line.cells]
     assert ["0 lost in 126 trials", "0 lost in 12 faults"] == [line.everywhere.fact, line.whole.fact]

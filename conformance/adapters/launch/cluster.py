@@ -18,13 +18,15 @@ from typing import Self
 
 from conformance.adapters import ports, web
 from conformance.adapters.distribution import debian
-from conformance.adapters.file.nodes_table import Leads, NodesTable, Shared, member_words, nodes_in
+from conformance.adapters.file.nodes_table import BesideNode, Leads, NodesTable, member_words, nodes_in
 from conformance.adapters.file.placeholders import fill
 from conformance.adapters.launch import native, queue_declaration
+from conformance.adapters.launch.links.between import NodeLinks
+from conformance.adapters.launch.links.proxy import Named
 from conformance.adapters.launch.native import NativeBroker
 from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan
 from conformance.adapters.launch.process_tree import Tree
-from conformance.errors import FaultError, LaunchError
+from conformance.errors import FaultError, LaunchError, UsageError
 from conformance.ledger import Ledger, child_environment
 from conformance.processes import open_pidfd, wait_ended
 
@@ -37,32 +39,45 @@ _TICK_S = 0.02
 def prepare(source: BrokerSource, setup: BrokerSetup, archive: str = "") -> ClusterBroker:
     """Make a folder for each node, and reserve all ports; nothing is started. See `native.prepare`."""
     reserved: dict[int, ports.Ports] = {}
+    links: NodeLinks | None = None
     try:
         for member in range(1, nodes_in(setup.settings.values) + 1):
             reserved[member] = ports.Ports(source.file.ports)
         numbers = {member: each.by_name for member, each in reserved.items()}
+        assert source.file.nodes is not None  # the launcher has asked for several nodes
+        table = source.file.nodes.links
+        if table and (unknown := set(table.ports).difference(source.file.ports)):
+            raise UsageError(f"nodes.links.ports: unknown: {', '.join(sorted(unknown))}")
+        links = NodeLinks(setup.ledger, setup.folder, numbers, table.ports) if table else None
         made = []
         for member, each in reserved.items():
             own = dataclasses.replace(setup, folder=setup.folder / f"node-{member}")
-            words = {"cluster": str(setup.folder), **member_words(member, numbers)}
+            words = {"cluster": str(setup.folder), **member_words(member, numbers, links.ports if links else {})}
             made.append(native.prepare(source, own, archive, each, words))
     except BaseException:
         for each in reserved.values():
             each.close()
+        if links is not None:
+            links.close()
         raise
-    return ClusterBroker(made, source, setup)
+    return ClusterBroker(made, source, setup, links)
 
 
 class ClusterBroker:
     """See `interface.Broker`. `node` is the one that clients use, and serves them."""
 
-    def __init__(self, nodes: Sequence[NativeBroker], source: BrokerSource, setup: BrokerSetup) -> None:
-        assert source.file.nodes is not None  # the launcher has asked for several nodes
+    def __init__(
+        self, nodes: Sequence[NativeBroker], source: BrokerSource, setup: BrokerSetup, links: NodeLinks | None
+    ) -> None:
+        assert source.file.nodes is not None  # as above
         self.nodes, self.node, self.folder, self.epoch = tuple(nodes), nodes[0], setup.folder, 0
         self._rules: NodesTable = source.file.nodes
         self._queues = [*nodes[0].plan.queues]
         self._orderly = True  # no node has died since all were stopped
-        self._shared = SharedProcess(self._rules.shared, nodes[0].plan, setup.ledger) if self._rules.shared else None
+        self._maybe_behind = False  # one could not be reached since all were in step
+        self._links = links
+        beside = self._rules.beside
+        self._beside = [ProcessBeside(beside, node.plan, setup.ledger) for node in nodes] if beside else []
         for each in nodes:
             each.no_copy = "it is one of several nodes"
 
@@ -84,7 +99,8 @@ class ClusterBroker:
         began = time.monotonic()
         left = [node for node in self.nodes if not node.gone()]
         try:
-            if self.node in left or len(left) < self._rules.enough:
+            behind = self._maybe_behind and bool(self._rules.standby_log)
+            if self.node in left or len(left) < self._rules.enough or behind:
                 self._start([*(node for node in self.nodes if node is not self.node), self.node], wrap, more, ready_s)
             else:
                 self._take_over(left, ready_s)
@@ -104,8 +120,8 @@ class ClusterBroker:
             list(pool.map(NativeBroker.stop, first))
         for node in last:
             node.stop()
-        if self._shared is not None:
-            self._shared.close()
+        for each in self._beside:
+            each.close()
 
     def declare(self, queue: str) -> None:
         self.node.declare(queue)
@@ -117,16 +133,30 @@ class ClusterBroker:
             return self.node
         if which == "all":
             return AllNodes(self.nodes)
+        return self._another()
+
+    @contextlib.contextmanager
+    def parting(self, which: str) -> Iterator[int]:
+        if self._links is None:
+            raise FaultError("the links between its nodes do not lead through the suite: its file has no [nodes.links]")
+        apart = self._another() if which == "another" else self.node
+        self._maybe_behind = True
+        with self._links.parting([self.nodes.index(apart) + 1]) as descriptor:
+            yield descriptor
+
+    def _another(self) -> NativeBroker:
         place = self.nodes.index(self.node)
         for node in [*self.nodes[place + 1 :], *self.nodes[:place]]:
             if not node.gone():
                 return node
-        raise FaultError("no node runs beside the one that serves, so none of them can be killed")
+        raise FaultError("no node runs beside the one that serves")
 
     def close(self) -> None:
         with contextlib.ExitStack() as stack:
-            if self._shared is not None:
-                stack.callback(self._shared.close)
+            if self._links is not None:
+                stack.callback(self._links.close)
+            for each in self._beside:
+                stack.callback(each.close)
             for node in self.nodes:
                 stack.callback(node.close)
 
@@ -138,8 +168,8 @@ class ClusterBroker:
         What was away must not serve without that one, so it may come first. Where a product wants that one first, it
         does so after an orderly stop.
         """
-        if self._shared is not None:
-            self._shared.start()
+        if True in [each.start() for each in self._beside]:
+            self._register()
         launched = [node for node in nodes if node.gone()]
         in_reverse = self._rules.starts_in_reverse and self._orderly
         for node in reversed(launched) if in_reverse else launched:
@@ -149,7 +179,8 @@ class ClusterBroker:
             elif self._rules.waits_log:
                 node.wait_until(functools.partial(self._unsettled, node), ready_s)
         if self._rules.standby_log:
-            self.node = self._first_to_serve(launched, ready_s) if self.node in launched else self.node
+            able = [*launched, *(node for node in nodes if node not in launched and self._maybe_behind)]
+            self.node = self._first_to_serve(able, ready_s) if self.node in launched else self.node
             for node in launched:
                 node.wait_until(functools.partial(self._out_of_step, node), ready_s)
         else:
@@ -161,6 +192,7 @@ class ClusterBroker:
                 node.wait_stored()
         if not self._rules.standby_log:
             self.node = self._leading(nodes)
+        self._maybe_behind = False
         self.node.prove()
 
     def _take_over(self, left: Sequence[NativeBroker], ready_s: float) -> None:
@@ -216,6 +248,18 @@ class ClusterBroker:
         led = Counter(leader for leader in leaders.values() if leader in names)
         return names[led.most_common(1)[0][0]] if led else asked
 
+    def _register(self) -> None:
+        """Make each node known to the name services of the others, at the ports of its links."""
+        rules = self._rules.links
+        if self._links is None or rules is None or not rules.names:
+            return
+        plans = {member: node.plan for member, node in enumerate(self.nodes, 1)}
+        names = {member: fill(rules.name, plan.words, "nodes.links.name") for member, plan in plans.items()}
+        services = {member: int(plan.words[f"{rules.names}_port"]) for member, plan in plans.items()}
+        self._links.register(
+            [Named(services[node], names[to], port) for (node, to, _), port in self._links.ports.items()]
+        )
+
     def _kill(self) -> None:
         with contextlib.ExitStack() as stack:
             for node in self.nodes:
@@ -263,36 +307,37 @@ class AllNodes:
             node.alive_check()
 
 
-class SharedProcess:
-    """The process of `nodes.shared`: started once, and ended with the broker."""
+class ProcessBeside:
+    """The process of `nodes.beside` of one node: started before it, and ended when all are stopped."""
 
-    def __init__(self, rules: Shared, plan: Plan, ledger: Ledger) -> None:
+    def __init__(self, rules: BesideNode, plan: Plan, ledger: Ledger) -> None:
         self._rules, self._plan, self._ledger = rules, plan, ledger
         self._port = int(plan.words[f"{rules.port}_port"])
         self._tree: Tree | None = None
         self._ticket = ""
 
-    def start(self) -> None:
-        """Start it if it does not run, and wait until it listens; raises `LaunchError`."""
+    def start(self) -> bool:
+        """Start it if it does not run, wait until it listens, and return whether it ran not; raises `LaunchError`."""
         if self._tree is not None and self._tree.pids():
-            return
+            return False
         plan = self._plan
-        command = [fill(part, plan.words, "nodes.shared.command") for part in self._rules.command]
+        command = [fill(part, plan.words, "nodes.beside.command") for part in self._rules.command]
         if plan.source.debian:
             command = [*debian.entering(plan.source.home, plan.folder, plan.working_folder), *command]
-        log = plan.folder.parent / "shared.log"
+        log = plan.folder / "beside.log"
         with log.open("wb") as output:
             try:
                 leader, self._ticket = self._ledger.spawn(
-                    "what all nodes need", command, env=child_environment(), stdout=output, stderr=output
+                    "what a node needs", command, env=child_environment(), stdout=output, stderr=output
                 )
             except OSError as error:
-                raise LaunchError(f"nodes.shared.command: {command[0]} cannot be started: {error.strerror}") from error
+                raise LaunchError(f"nodes.beside.command: {command[0]} cannot be started: {error.strerror}") from error
         self._tree = Tree(leader)
         with open_pidfd(leader.pid) as handle:
             while ports.free(self._port):
                 if wait_ended([handle], _TICK_S):
-                    raise LaunchError(f"nodes.shared.command: {command[0]} ended by itself; its log is {log}")
+                    raise LaunchError(f"nodes.beside.command: {command[0]} ended by itself; its log is {log}")
+        return True
 
     def close(self) -> None:
         if self._tree is not None:

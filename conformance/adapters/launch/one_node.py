@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import contextlib
 import pathlib
 import time
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from typing import Self
 
 from conformance.adapters.interface import DepthProbe
 from conformance.adapters.launch.plan import BrokerSetup, Plan
+from conformance.errors import FaultError
 
 
 class OneNodeBroker(abc.ABC):
@@ -28,6 +30,9 @@ class OneNodeBroker(abc.ABC):
     @property
     def facts(self) -> Self:
         return self
+
+    def parting(self, which: str) -> contextlib.AbstractContextManager[int]:
+        raise FaultError("the broker has one node, which cannot be parted from another")
 
     @property
     def nodes(self) -> tuple[Self]:

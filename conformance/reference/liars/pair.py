@@ -13,6 +13,7 @@ IN_PAIR = "pair"
 """`Lie.needs` of a liar that is a member of a pair."""
 
 _lie = partial(lie, fault="kill_nodes", needs=IN_PAIR)
+_parted = partial(lie, fault="part_nodes", needs=IN_PAIR)
 
 
 def _only(kept: Callable[[Sequence[Change]], Sequence[Change]]) -> Callable[[Record], Record]:
@@ -32,6 +33,16 @@ PAIRED: dict[str, Lie] = {
     ),
     "stale-replica-takes-over": _lie(
         "A member that is out of step takes over all the same.", "lost delivered_after_restart", heeds_in_sync=False
+    ),
+    "confirms-nothing-alone": _parted(
+        "An active member whose standby has left it confirms nothing more, also when the standby is back.",
+        "not_served",
+        goes_on_alone=False,
+    ),
+    "in-step-without-what-it-missed": _parted(
+        "A standby that comes back counts as in step without what was stored in between.",
+        "lost lost_committed delivered_after_restart",
+        catches_up=False,
     ),
     "replicates-half-a-transaction": _lie(
         "Of what is stored as one, such as a transaction, only the first record is sent to the standby.",

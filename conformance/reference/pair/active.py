@@ -58,6 +58,8 @@ class Replication:
         self._newest: _Link | None = None
         self._one_link = asyncio.Lock()
         self._named = True  # whether `in-sync` may name the standby, so that a batch has to wait for it
+        self._halted = False  # it confirms nothing more: only a liar
+        self._been_in_step = False
         self._done: Done | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -94,7 +96,7 @@ class Replication:
         link = self._link
         if self._timer is not None:
             self._timer.cancel()
-        if self._done is None:
+        if self._done is None or self._halted:
             return
         if not self._named or (link is not None and link.stored == link.sent):
             done, self._done = self._done, None
@@ -126,11 +128,12 @@ class Replication:
                 self._named = True
                 if not link.in_step and link.stored == link.sent:
                     await self._write(MEMBERS)
-                    link.in_step = True
+                    link.in_step = self._been_in_step = True
                     link.writer.write(frames.frame(PairFrame.IN_STEP))
                 self._confirm()
         except BROKEN:
             self._link = None
+            self._halted = not self._behaviour.goes_on_alone
             await self._stand_alone()
             if link.in_step:
                 print(f"member {self._options.other} is out of step", flush=True)
@@ -140,7 +143,8 @@ class Replication:
         begun = self._loop.create_future()
 
         def begin(segments: dict[int, bytes]) -> None:
-            for number in sorted(segments):
+            again = self._been_in_step and not self._behaviour.catches_up
+            for number in sorted({} if again else segments):
                 link.writer.write(frames.segment(number, segments[number]))
             link.writer.write(frames.frame(PairFrame.WHOLE))
             link.backlog += link.writer.transport.get_write_buffer_size()

@@ -113,8 +113,9 @@ class Standby:
         files = SegmentFiles(self.data, self.behaviour)
         try:
             with loading():
-                files.replace(segments)
-                recovered = recover(segments)
+                if segments or self.behaviour.catches_up:
+                    files.replace(segments)
+                recovered = recover(segments or files.read())
                 files.repair(recovered)
         except (CorruptJournal, OSError) as error:
             files.close()

@@ -393,8 +393,8 @@ class TrialPlayer:
             self.client_runner.crash(job)
             self._note(Op.FAULT, Phase.EFFECTIVE, fault=fault.name)
             self.node.target.alive_check()
-        elif isinstance(fault, PowerLoss):
-            self._prove_ended(fault, self._play_without(job, fault), fault.name)
+        elif isinstance(fault, PowerLoss | Shortage) and fault.ends_broker:
+            self._prove_ended(fault, self._play_without(job, fault), fault.names[-1])
         elif isinstance(fault, Shortage):
             self._be_short(job, fault)
         elif isinstance(fault, TogetherFault):
@@ -475,14 +475,14 @@ class TrialPlayer:
         """Return how a broker does not serve that runs, and has again what it was short of; empty if it is none."""
         return str(error) if self.short and isinstance(error, ClientError) and not self.node.target.gone() else ""
 
-    def _prove_ended(self, fault: TogetherFault | PowerLoss, result: JobResult, name: str) -> None:
+    def _prove_ended(self, fault: ClientFault, result: JobResult, name: str) -> None:
         if not result.fired:
             self._check_connected(result)
             self.node.target.alive_check()
         process.prove_fired(name, fired=result.fired, seen=result.seen, wanted=largest(fault.at))
         self._prove_gone(fault, name)
 
-    def _prove_gone(self, fault: TogetherFault | PowerLoss, name: str) -> None:
+    def _prove_gone(self, fault: ClientFault, name: str) -> None:
         process.prove_gone(self.met, name)
         if isinstance(fault, PowerLoss):
             self.running.after_loss()

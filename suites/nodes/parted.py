@@ -1,0 +1,112 @@
+"""Nodes of a broker of several cannot reach each other for a time, while clients use it."""
+
+from conformance.scenario import Check, Liar, scenario, sent_before
+from conformance.scenario.script import SETTLE, Between, Consume, Nth, PartNodes, Publish, Restart
+
+AT_A_CONFIRM = Nth("confirm", Between(50, 200))
+APART_S = 8
+"""Longer than most brokers take to miss a node, and shorter than they take to forget it."""
+LONG_S = 90
+TAKES_OVER, RETURNS = Restart(), Restart()
+"""Another node serves; the one that died is started, and in step again."""
+
+
+def _lost(liar: str) -> Check:
+    return Check("lost", exposure="confirmed", control=Liar(liar))
+
+
+def _sending(apart_s: float) -> Publish:
+    """A publisher that goes on for a while once the nodes are joined."""
+    seconds = 3 + apart_s + 3
+    return Publish(int(seconds * 100), window=100, every_ms=10, until=PartNodes(AT_A_CONFIRM, apart_s, "serving"))
+
+
+@scenario
+class ServingNodeCutOff:
+    """A publisher sends 100 messages a second. For 8 seconds the node that serves it and the others are parted.
+
+    Another publisher comes when they are joined again, and then the node that serves is killed.
+    """
+
+    mode = "async_ack"
+    varies = False
+    steps = (_sending(APART_S), Publish(50, window=10, every_ms=20), TAKES_OVER, RETURNS, *SETTLE)
+    checks = (
+        Check("not_served", exposure="sends", control=Liar("confirms-nothing-alone")),
+        _lost("in-step-without-what-it-missed"),
+    )
+
+
+@scenario
+class ServingNodeCutOffForLong:
+    """The same for 90 seconds: longer than brokers of several nodes wait for a node before they go on without it."""
+
+    mode = "async_ack"
+    varies = False
+    thorough = True
+    steps = (_sending(LONG_S), Publish(50, window=10, every_ms=20), TAKES_OVER, RETURNS, *SETTLE)
+    checks = (_lost("in-step-without-what-it-missed"),)
+
+
+@scenario
+class ServingNodeCutOffAndKilled:
+    """A publisher sends 100 messages a second, and goes on while its node is cut off; then that node dies.
+
+    What was confirmed meanwhile may be at that node alone. Then no other node may serve without it.
+    """
+
+    mode = "async_ack"
+    steps = (
+        sent_before(100),
+        Publish(5_000, window=100, every_ms=10, until=PartNodes(AT_A_CONFIRM, APART_S, "serving", then_kill=True)),
+        TAKES_OVER,
+        RETURNS,
+        *SETTLE,
+    )
+    checks = (_lost("stale-replica-takes-over"),)
+
+
+@scenario
+class AnotherNodeCutOffAndServingKilled:
+    """The same, but a node beside the one that serves is cut off, and the one that serves dies at the end.
+
+    Of three nodes one is left that has everything, and the other one must not serve without it.
+    """
+
+    mode = "async_ack"
+    steps = (
+        sent_before(100),
+        Publish(5_000, window=100, every_ms=10, until=PartNodes(AT_A_CONFIRM, APART_S, "another", then_kill=True)),
+        TAKES_OVER,
+        RETURNS,
+        *SETTLE,
+    )
+    checks = (_lost("stale-replica-takes-over"),)
+
+
+@scenario
+class ServingNodeCutOffWhileAcknowledging:
+    """A consumer reads each confirmation of an acknowledgement, also while its node is cut off; then that node dies.
+
+    What was acknowledged and confirmed must not come again.
+    """
+
+    mode = "individual"
+    steps = (
+        Publish(600, window=100),
+        Consume(
+            "individual",
+            prefetch=50,
+            work_ms=20,
+            confirm=True,
+            until=PartNodes(Nth("ack", Between(20, 60)), APART_S, "serving", then_kill=True),
+        ),
+        TAKES_OVER,
+        RETURNS,
+        *SETTLE,
+    )
+    checks = (
+        Check(
+            "delivered_after_restart", exposure="acknowledgements_confirmed", control=Liar("stale-replica-takes-over")
+        ),
+    )
