@@ -212,6 +212,10 @@ class Broker(Protocol):
     def service(self) -> Service:
         """For clients."""
 
+    @property
+    def beside(self) -> Service:
+        """For clients at another node than `node`; the same as `service` if clients cannot use another one."""
+
     def __enter__(self) -> Self:
         """Return itself."""
 
@@ -233,12 +237,13 @@ class Broker(Protocol):
         """Declare one more queue while it runs, and return when the broker has answered. Raises `LaunchError`."""
 
     def met(self, which: str) -> Processes:
-        """The processes that a fault of nodes meets: those of `serving`, of `another` node, or of `all`."""
+        """The processes that a fault of nodes meets: those of `serving`, `another`, the `majority`, or `all`."""
 
-    def parting(self, which: str) -> contextlib.AbstractContextManager[int]:
+    def parting(self, which: str, *, one_way: bool = False) -> contextlib.AbstractContextManager[int]:
         """A descriptor by which a client parts a node, the `serving` or `another`, from all others.
 
-        They are joined again at the end. Raises `FaultError` if that cannot be done.
+        `one_way`: what that node sends crosses to no other. They are joined again at the end. Raises `FaultError` if
+        that cannot be done.
         """
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ import itertools
 import math
 import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from markupsafe import Markup
@@ -304,7 +304,25 @@ def times_table(courses: Mapping[str, Sequence[Course]]) -> list[TimesView]:
                 rate=f"{one.messages / one.seconds:,.0f}" if steady else "",
             )
         )
-    return found
+    return found + [line for group, one in courses.items() for line in _starts(group, one)]
+
+
+def _starts(group: str, courses: Sequence[Course]) -> Iterator[TimesView]:
+    """Yield the line about the starts of the broker, or of a node that took over: no client has an answer meanwhile."""
+    if not (every := sorted(ms for course in courses for ms in course.starts_ms)):
+        return
+    yield TimesView(
+        group=group,
+        inside=plural(sum(course.faults for course in courses), "fault"),
+        what="starts and takeovers, until a message had passed",
+        messages=plural(len(every), "start"),
+        quantiles=tuple(
+            _span(every[math.ceil(share * len(every)) - 1]) if len(every) >= _expected(share) else ""
+            for share in QUANTILES
+        ),
+        longest=_span(every[-1]),
+        rate="",
+    )
 
 
 def _expected(share: float) -> int:

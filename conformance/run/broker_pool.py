@@ -72,7 +72,7 @@ class RunningBroker:
             if isinstance(fault, PowerLoss):
                 yield disk
             elif isinstance(fault, PartNodes):
-                yield [stack.enter_context(self.broker.parting(fault.which))]
+                yield [stack.enter_context(self.broker.parting(fault.which, one_way=fault.one_way))]
             else:
                 pids = self.node.target.processes()
                 yield stack.enter_context(shortage.taken(fault, disk[0] if disk else None, pids))

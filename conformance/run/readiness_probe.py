@@ -132,7 +132,7 @@ class ProbeClient:
     def _session(self, broker: Broker, queue: str) -> Iterator[Session]:
         """Yield a session; a lost connection becomes a `ClientError`."""
         job = Job(
-            connection=connection_to(broker, self.protocol, connect_s=_CONNECT_S),
+            connection=connection_to(broker.service, self.protocol, connect_s=_CONNECT_S),
             dialect=dialect_of(self.adapter, self.protocol),
             work=Work(step=Drain(), queue=queue),
             header=bare_header("proof"),

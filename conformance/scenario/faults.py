@@ -97,7 +97,8 @@ class _Fault(msgspec.Struct, frozen=True, tag_field="fault", tag=tag_of):
         return available(cls, system, machine)
 
 
-_NODES = {"serving": "the node that serves", "another": "a node beside the one that serves", "all": "all nodes"}
+_NODES = {"serving": "the node that serves", "another": "a node beside the one that serves"}
+_NODES |= {"majority": "the node that serves and others, so that no majority is left", "all": "all nodes"}
 
 
 class _Shortage(_Fault, frozen=True):
@@ -139,21 +140,23 @@ class FilesUsedUp(_Shortage, frozen=True):
 
 
 class PartNodes(_Shortage, frozen=True):
-    """A node of several and all others cannot reach each other for a time: no byte crosses, in either direction.
+    """A node of several and all others cannot reach each other for a time: no byte crosses.
 
-    `which`: the one that is `serving` the client, which stays connected to it, or `another`. `then_kill`: the node that
-    serves gets SIGKILL at the end of that time, before they are joined.
+    `which`: the one that is `serving` the client, which stays connected to it, or `another`. `one_way`: what it sends
+    crosses to no other, and what they send comes. `then_kill`: the node that serves gets SIGKILL at the end of that
+    time, before they are joined.
     """
 
     which: Literal["serving", "another"]
     then_kill: bool = False
+    one_way: bool = False
     cause = Cause.NETWORK
     counted = ("partition", "partitions")
     means = Means.NODE_LINKS
 
     @property
     def failure_model(self) -> str:
-        apart = f"{_NODES[self.which]} is cut off from the others"
+        apart = f"{_NODES[self.which]} is {'not heard by' if self.one_way else 'cut off from'} the others"
         return f"{apart}, then one dies" if self.then_kill else f"{apart} for a time"
 
     @property
@@ -166,7 +169,8 @@ class PartNodes(_Shortage, frozen=True):
 
     def says(self, when: str) -> str:
         end = "the one that serves is killed" if self.then_kill else "they are joined"
-        apart = f"No byte crosses between {_NODES[self.which]} and the others from {when} on"
+        way = ("between", "and") if not self.one_way else ("from", "to")
+        apart = f"No byte crosses {way[0]} {_NODES[self.which]} {way[1]} the others from {when} on"
         return f"{apart}; {self.hold_s:g} s later {end}."
 
 
@@ -442,11 +446,12 @@ class CorruptReplica(Corrupt, frozen=True):
 class KillNodes(_Fault, frozen=True):
     """SIGKILL to nodes of a broker of several, at a trigger.
 
-    `which`: the one that is `serving` the client, which a `Kill` meets too, `another` one, or `all`.
+    `which`: the one that is `serving` the client, which a `Kill` meets too, `another` one, the `majority` with the one
+    that serves, or `all`.
     """
 
     at: Trigger
-    which: Literal["serving", "another", "all"]
+    which: Literal["serving", "another", "majority", "all"]
     cause = Cause.NODES
     counted = ("kill of nodes", "kills of nodes")
     means = Means.NODES

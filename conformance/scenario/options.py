@@ -16,6 +16,7 @@ from conformance.counting import ordinal
 from conformance.history import parse_message
 from conformance.scenario.needs import (
     ANOTHER_CONSUMER,
+    ANOTHER_NODE,
     ANOTHER_PROTOCOL,
     DISORDERED,
     ENDS_ONE,
@@ -175,6 +176,12 @@ OF_PUBLISH: tuple[StepOption, ...] = (
         says="each has an application property without a value",
         need=TYPED,
         properties=lambda _message: {"nothing": None},
+    ),
+    StepOption(
+        field="node",
+        says=lambda step: f"the client is connected to {step.node} node",
+        need=ANOTHER_NODE,
+        unwritten="a client at another node is",
     ),
     StepOption(field="parity", need=PROPERTIES, properties=lambda message: {PARITY: parity(message)}),
 )

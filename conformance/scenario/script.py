@@ -147,7 +147,8 @@ class Publish(_Step, frozen=True):
     `odd` or `even` by its number. `headers`: each has application properties of several types, which must arrive as
     they were sent. `nulls`: each also has an application property without a value. `lives_ms`: the time to live of each
     message; 0 for one without end. `priority`: that of each message, from 0 to 9; None for one that says none. `over`:
-    the protocol of this client, if it is another than that of the trial (`ANOTHER`).
+    the protocol of this client, if it is another than that of the trial (`ANOTHER`). `node`: it is connected to
+    `another` one than the one that serves, of a broker that takes clients at each of several.
 
     If the broker knows publish windows, the client asks it for `window` and `ack_event_mode` (`per_message`,
     `windowed`, or nothing); each `immediate_every`-th send asks for Ack Immediately. `tells_waits`: each wait for the
@@ -180,6 +181,7 @@ class Publish(_Step, frozen=True):
     priority: Annotated[int, msgspec.Meta(ge=0, le=9)] | None = None
     over: str = ""
     exactly_once: bool = False
+    node: Literal["", "another"] = ""
 
     @property
     def may_be_refused(self) -> bool:

@@ -71,6 +71,22 @@ class AllNodesKilledWhilePublishing:
 
 
 @scenario
+class MajorityKilledWhilePublishing:
+    """A publisher keeps 100 persistent messages in flight; the node that serves dies with a majority.
+
+    Those that died are started again, beside those that are left.
+    """
+
+    mode = "async_ack"
+    steps = (
+        sent_before(100),
+        Rounds((Publish(50_000, window=100, until=KillNodes(AT_A_CONFIRM, "majority")), TAKES_OVER), ROUNDS),
+        *SETTLE,
+    )
+    checks = (Check("lost", exposure="confirmed_in_window", control=Liar("loses-the-oldest")),)
+
+
+@scenario
 class ServingNodeKilledWhileAcknowledging:
     """A consumer acknowledges each message and reads the confirmation; the node that serves it is killed at one.
 

@@ -1,5 +1,7 @@
 """Nodes of a broker of several cannot reach each other for a time, while clients use it."""
 
+from typing import Literal
+
 from conformance.scenario import Check, Liar, scenario, sent_before
 from conformance.scenario.script import SETTLE, Between, Consume, Nth, PartNodes, Publish, Restart
 
@@ -7,6 +9,7 @@ AT_A_CONFIRM = Nth("confirm", Between(50, 200))
 APART_S = 8
 """Longer than most brokers take to miss a node, and shorter than they take to forget it."""
 LONG_S = 90
+Which = Literal["serving", "another"]
 TAKES_OVER, RETURNS = Restart(), Restart()
 """Another node serves; the one that died is started, and in step again."""
 
@@ -15,10 +18,13 @@ def _lost(liar: str) -> Check:
     return Check("lost", exposure="confirmed", control=Liar(liar))
 
 
-def _sending(apart_s: float) -> Publish:
+def _sending(
+    apart_s: float, cut_off: Which = "serving", node: Literal["", "another"] = "", *, one_way: bool = False
+) -> Publish:
     """A publisher that goes on for a while once the nodes are joined."""
-    seconds = 3 + apart_s + 3
-    return Publish(int(seconds * 100), window=100, every_ms=10, until=PartNodes(AT_A_CONFIRM, apart_s, "serving"))
+    count = int((3 + apart_s + 3) * 100)
+    fault = PartNodes(AT_A_CONFIRM, apart_s, cut_off, one_way=one_way)
+    return Publish(count, window=100, every_ms=10, node=node, until=fault)
 
 
 @scenario
@@ -31,6 +37,80 @@ class ServingNodeCutOff:
     mode = "async_ack"
     varies = False
     steps = (_sending(APART_S), Publish(50, window=10, every_ms=20), TAKES_OVER, RETURNS, *SETTLE)
+    checks = (
+        Check("not_served", exposure="sends", control=Liar("confirms-nothing-alone")),
+        _lost("in-step-without-what-it-missed"),
+    )
+
+
+@scenario
+class LeaderCutOffFromTheNodeOfItsClient:
+    """A publisher is connected to one node, and another one leads the queue, which is cut off for 8 seconds.
+
+    The publisher stays connected. The nodes on its side can choose a leader, and what it sends must go there.
+    """
+
+    mode = "async_ack"
+    varies = False
+    steps = (_sending(APART_S, node="another"), Publish(50, window=10, every_ms=20), TAKES_OVER, RETURNS, *SETTLE)
+    checks = (
+        Check("not_served", exposure="sends", control=Liar("confirms-nothing-alone")),
+        _lost("in-step-without-what-it-missed"),
+    )
+
+
+@scenario
+class NodeOfAClientCutOff:
+    """A publisher is connected to one node, which is cut off for 8 seconds, and another one leads the queue.
+
+    What it sends meanwhile can go nowhere. When the nodes are joined, it must arrive, or be known to be refused.
+    """
+
+    mode = "async_ack"
+    varies = False
+    steps = (
+        _sending(APART_S, cut_off="another", node="another"),
+        Publish(50, window=10, every_ms=20),
+        TAKES_OVER,
+        RETURNS,
+        *SETTLE,
+    )
+    checks = (
+        Check("not_served", exposure="sends", control=Liar("confirms-nothing-alone")),
+        _lost("in-step-without-what-it-missed"),
+    )
+
+
+@scenario
+class NodeOfAClientCutOffForLong:
+    """As with 8 seconds, for 90: the nodes give up the connection between them, and what was on its way is gone."""
+
+    mode = "async_ack"
+    varies = False
+    thorough = True
+    steps = (
+        _sending(LONG_S, cut_off="another", node="another"),
+        Publish(50, window=10, every_ms=20, node="another"),
+        TAKES_OVER,
+        RETURNS,
+        *SETTLE,
+    )
+    checks = (
+        Check("not_served", exposure="sends", control=Liar("confirms-nothing-alone")),
+        _lost("in-step-without-what-it-missed"),
+    )
+
+
+@scenario
+class ServingNodeNotHeard:
+    """A publisher sends 100 messages a second. For 8 seconds nothing that its node sends comes to the others.
+
+    What the others send does come to it: a broken route often works in one direction.
+    """
+
+    mode = "async_ack"
+    varies = False
+    steps = (_sending(APART_S, one_way=True), Publish(50, window=10, every_ms=20), TAKES_OVER, RETURNS, *SETTLE)
     checks = (
         Check("not_served", exposure="sends", control=Liar("confirms-nothing-alone")),
         _lost("in-step-without-what-it-missed"),

@@ -18,6 +18,7 @@ from conformance.followup import contract
 from conformance.ledger import Ledger
 from conformance.processes import send_all
 from conformance.run.readiness_probe import ProbeClient
+from conformance.scenario.needs import ANOTHER_NODE
 from conformance.scenario.script import KillNodes, Nth, PowerLoss
 
 LACKS = fetch.not_installed(adapters.find("rabbitmq").file)
@@ -158,6 +159,7 @@ def test_a_majority_of_three_goes_on(tmp_path):
     broker, client = prepared(tmp_path, opened("rabbitmq", 3, "amqp091"))
     with broker:
         broker.start()
+        assert broker.beside is not broker.service
         first = client.send(broker, "q")
         kill(broker.met("serving"))
         broker.start()
@@ -180,6 +182,19 @@ def test_faults_of_nodes_need_several_and_those_of_a_disk_one():
     assert dies.available(systems[1], ThisMachine()) == ""
     assert systems[0].lacks(power) == ""
     assert "with one node" in systems[1].lacks(power)
+
+
+def test_clients_are_at_another_node_only_where_each_serves():
+    lacks = {}
+    for name, nodes in (("reference", 1), ("reference", 2), ("rabbitmq", 3)):
+        each = opened(name, nodes)
+        lacks[name, nodes] = BrokerUnderTest(each.adapter, "amqp", each.adapter.effective(each.overrides)).lacks(
+            ANOTHER_NODE
+        )
+
+    assert "--set nodes=N" in lacks["reference", 1]
+    assert lacks["reference", 2] == "one of its nodes serves all clients"
+    assert lacks["rabbitmq", 3] == ""
 
 
 @pytest.mark.process

@@ -87,6 +87,19 @@ def test_what_a_parted_node_sends_and_is_sent_waits_and_then_comes(nodes):
     assert str(withheld) == "5 bytes, 0 ends of connections and 0 new connections had to wait"
 
 
+def test_of_a_node_that_is_not_heard_nothing_comes_and_it_hears_the_others(nodes):
+    here, there = nodes.connected(1, 2)
+    with nodes.links.parting([1], one_way=True) as links:
+        between.part(links)
+        there.sendall(b"in")
+        assert here.recv(2) == b"in"
+        here.sendall(b"out")
+        nodes.turn(nodes.connected(2, 3))
+        assert silent(there)
+
+    assert there.recv(3) == b"out"
+
+
 @pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
 def test_a_node_does_not_learn_that_another_has_closed_its_connection(nodes, reset):
     here, there = nodes.connected(1, 2)

@@ -174,10 +174,14 @@ def test_histograms_of_two_trials_add_up():
     assert [2e-5, 2e-5, 2e-5, 0.000671] == [both.quantile_ms(share) for share in (0.5, 0.99, 0.995, 0.996)]
 
 
+def of_messages(courses):
+    return [line for line in pictures.times_table(courses) if "takeovers" not in line.what]
+
+
 def test_times_as_a_table():
     """Paced and other times stay apart, and faults are named; 99 messages say nothing of the slowest hundredth."""
     paced, other = histogram(b352=99, longest_ms=40.0), histogram(paced=False, b352=1_000, longest_ms=40.0)
-    lines = pictures.times_table(
+    lines = of_messages(
         {"kill": [course(times=(paced,)), course(times=(other,), faults=1)], "no fault": [course(faults=0)]}
     )
 
@@ -188,11 +192,21 @@ def test_times_as_a_table():
     assert [("40 ms", "500"), ("40 ms", "50")] == [(line.longest, line.rate) for line in lines]
 
 
+def test_starts_are_lines_of_the_table():
+    """Behind the times of messages; the longest of 20 says nothing of the slowest hundredth."""
+    trials = [course(starts_ms=tuple(map(float, range(1, 11))), faults=10), course(starts_ms=(), faults=1)]
+    lines = pictures.times_table({"kill_nodes": [*trials, course(starts_ms=tuple(map(float, range(11, 21))))]})
+
+    assert ["20 starts"] == [line.messages for line in lines if "takeovers" in line.what]
+    assert [("10 ms", "19 ms", "", "")] == [line.quantiles for line in lines if line.what.startswith("starts")]
+    assert [("20 ms", "")] == [(line.longest, line.rate) for line in lines if line.what.startswith("starts")]
+
+
 def test_deliveries_without_a_time_have_a_rate():
     """A consumer that attached later says how fast it was served; of 19 messages a rate says nothing."""
     late = msgspec.structs.replace(histogram("delivery"), messages=400)
     few = msgspec.structs.replace(histogram("delivery"), messages=19)
-    lines = pictures.times_table({"kill": [course(times=(late,))], "cut": [course(times=(few,))]})
+    lines = of_messages({"kill": [course(times=(late,))], "cut": [course(times=(few,))]})
 
     assert [("0 of 5 sent", ("",) * 4, "", "200"), ("0 of 5 sent", ("",) * 4, "", "")] == [
         (line.messages, line.quantiles, line.longest, line.rate) for line in lines

@@ -104,6 +104,16 @@ def test_a_message_is_compared_by_its_priority(play, protocol, liar, intact):
     assert [intact] * 10 == [event.intact for event in came]
 
 
+@pytest.mark.parametrize("node", ["", "another"])
+def test_a_publisher_is_connected_to_the_node_of_its_step(play, monkeypatch, node):
+    asked = []
+    one = native.NativeBroker
+    monkeypatch.setattr(one, "beside", property(lambda broker: asked.append(1) or broker.service))
+    record, _ = play(Publish(5, window=5, node=node), *SETTLE)
+
+    assert (record.void, len(asked)) == ("", 1 if node else 0)
+
+
 def test_what_has_stayed_without_an_answer_is_not_sent_once_more(play, monkeypatch):
     """The next publisher goes on only in the session of the publisher that was cut."""
     monkeypatch.setattr(player, "Tolerances", functools.partial(Tolerances, liveness_s=2.0))

@@ -91,6 +91,10 @@ class ClusterBroker:
     def service(self) -> NativeBroker:
         return self.node
 
+    @property
+    def beside(self) -> NativeBroker:
+        return self.node if self._rules.standby_log else self._another()
+
     def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = (), ready_s: float = 0.0) -> float:
         """Let another node take over if the one that serves has ended and enough are left, else start what has ended.
 
@@ -127,21 +131,24 @@ class ClusterBroker:
         self.node.declare(queue)
         self._queues.append(queue)
 
-    def met(self, which: str) -> NativeBroker | AllNodes:
+    def met(self, which: str) -> NativeBroker | SeveralNodes:
         """As `Broker.met`; another node is the next one that runs. Raises `FaultError` if none does."""
         if which == "serving":
             return self.node
         if which == "all":
-            return AllNodes(self.nodes)
+            return SeveralNodes(self.nodes)
+        if which == "majority":
+            others = [node for node in self.nodes if node is not self.node and not node.gone()]
+            return SeveralNodes([self.node, *others[: len(self.nodes) // 2]])
         return self._another()
 
     @contextlib.contextmanager
-    def parting(self, which: str) -> Iterator[int]:
+    def parting(self, which: str, *, one_way: bool = False) -> Iterator[int]:
         if self._links is None:
             raise FaultError("the links between its nodes do not lead through the suite: its file has no [nodes.links]")
         apart = self._another() if which == "another" else self.node
         self._maybe_behind = True
-        with self._links.parting([self.nodes.index(apart) + 1]) as descriptor:
+        with self._links.parting([self.nodes.index(apart) + 1], one_way=one_way) as descriptor:
             yield descriptor
 
     def _another(self) -> NativeBroker:
@@ -276,8 +283,8 @@ def _leader(rules: Leads, plan: Plan, queue: str) -> str:
         return ""
 
 
-class AllNodes:
-    """See `interface.Processes`: those of every node."""
+class SeveralNodes:
+    """See `interface.Processes`: those of each of these nodes."""
 
     was_ready = True
     exit_status = None

@@ -31,7 +31,7 @@ class OneNodeBroker(abc.ABC):
     def facts(self) -> Self:
         return self
 
-    def parting(self, which: str) -> contextlib.AbstractContextManager[int]:
+    def parting(self, which: str, *, one_way: bool = False) -> contextlib.AbstractContextManager[int]:
         raise FaultError("the broker has one node, which cannot be parted from another")
 
     @property
@@ -71,7 +71,7 @@ class PlannedBroker(OneNodeBroker):
     def service(self) -> Self:
         return self
 
-    target = service
+    target = beside = service
 
     def met(self, which: str) -> Self:
         return self

@@ -92,6 +92,8 @@ class UpgradedBroker(OneNodeBroker):
     def service(self) -> Service:
         return self.current.service
 
+    beside = service
+
     @property
     def target(self) -> Processes:
         return self._node.target

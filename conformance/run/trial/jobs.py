@@ -10,6 +10,7 @@ from conformance.adapters import Adapter, Broker, DepthProbe, EffectiveSettings,
 from conformance.adapters.file.launch_tables import Topic
 from conformance.adapters.file.model import Protocol
 from conformance.adapters.file.placeholders import fill
+from conformance.adapters.interface import Service
 from conformance.clients.job import (
     CONNECT_S,
     LIVENESS_FACTOR,
@@ -54,7 +55,7 @@ class JobMaker:
         self.planned, self.broker = planned, broker
         self.queue, *self.more_queues = planned.queues
         self.slowest_s = 0.0
-        self.network: Callable[[Address], Address] = lambda broker: broker
+        self.network: Callable[[Address], Address] = lambda address: address
         self._header = header
         self._sent: list[Unfinished] = []
         self._taken: dict[str, tuple[Unfinished, ...]] = {}
@@ -166,7 +167,9 @@ class JobMaker:
         # What crossed may have any bytes in a header, as RabbitMQ's from AMQP 1.0, and stomp.py ends a frame at a NUL.
         raw = planned.script.crosses and "raw" in describe(protocol).sessions
         kind = "raw" if raw else planned.script.client
-        return connection_to(self.broker, protocol, self.network, client=kind, vendor=vendor)
+        beside = isinstance(step, Publish) and step.node == "another"
+        service = self.broker.beside if beside else self.broker.service
+        return connection_to(service, protocol, self.network, client=kind, vendor=vendor)
 
     def _dialect(self, step: ClientStep, topic: Topic | None) -> Dialect:
         script, speaks = self.planned.script, self._speaks(step)
@@ -263,20 +266,20 @@ def offer_words(adapter: Adapter, setting: str) -> list[str]:
 
 
 def connection_to(
-    broker: Broker,
+    service: Service,
     protocol: str,
-    network: Callable[[Address], Address] = lambda broker: broker,
+    network: Callable[[Address], Address] = lambda address: address,
     *,
     client: str = "library",
     vendor: Vendor | None = None,
     connect_s: float = CONNECT_S,
 ) -> Connection:
-    """Return how a client reaches the broker over this protocol."""
+    """Return how a client reaches this service of a broker over the protocol."""
     return Connection(
-        addresses=(network(broker.service.endpoint(protocol)),),
+        addresses=(network(service.endpoint(protocol)),),
         protocol=protocol,
         client=client,
-        access=broker.service.access(protocol),
+        access=service.access(protocol),
         vendor=vendor,
         connect_s=connect_s,
     )

@@ -60,12 +60,13 @@ class NodeLinks:
             raise LaunchError(f"nodes.links.names: {wrong}")
 
     @contextlib.contextmanager
-    def parting(self, apart: Sequence[int]) -> Iterator[int]:
+    def parting(self, apart: Sequence[int], *, one_way: bool = False) -> Iterator[int]:
         """Yield a descriptor by which a client parts these nodes from all others (`part`); join them at the end.
 
-        Raises `FaultError` if nothing had to wait meanwhile: then the nodes have not missed each other.
+        `one_way`: only what they send crosses not. Raises `FaultError` if nothing had to wait meanwhile: then the nodes
+        have not missed each other.
         """
-        self._ask(msgspec.json.encode(LinkCommand("aim", apart=tuple(apart))))
+        self._ask(msgspec.json.encode(LinkCommand("aim", apart=tuple(apart), one_way=one_way)))
         try:
             yield self._control.fileno()
         finally:

@@ -47,10 +47,14 @@ class Named(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LinkCommand(msgspec.Struct, frozen=True):
-    """`aim` at the nodes to hold `apart`, `part` these from all others, `join` all, or register `names`."""
+    """`aim` at nodes, `part` these from all others, `join` all, or register `names`.
+
+    `apart` are the nodes that are aimed at, `one_way` if only what they send crosses not.
+    """
 
     do: Literal["aim", "part", "join", "names"]
     apart: tuple[int, ...] = ()
+    one_way: bool = False
     names: tuple[Named, ...] = ()
 
 
@@ -72,7 +76,7 @@ class NodesProxy:
         self._open = {(route.node, route.to): asyncio.Event() for route in routes}
         self._open |= {(to, node): asyncio.Event() for node, to in list(self._open)}
         self._withheld = Withheld()
-        self._apart: tuple[int, ...] = ()
+        self._aimed = LinkCommand("aim")
         self._tasks: set[asyncio.Task[None]] = set()
         self._registered: list[asyncio.StreamWriter] = []
         self._listening = [(route, self._listen()) for route in routes]
@@ -98,10 +102,11 @@ class NodesProxy:
         if command.do == "join":
             return msgspec.json.encode(self._join())
         if command.do == "aim":
-            self._apart, self._withheld = command.apart, Withheld()
+            self._aimed, self._withheld = command, Withheld()
         else:
             for (node, to), way in self._open.items():
-                if (node in self._apart) != (to in self._apart):
+                leaves, enters = node in self._aimed.apart, to in self._aimed.apart
+                if leaves != enters and (leaves or not self._aimed.one_way):
                     way.clear()
         return b"{}"
 
