@@ -10,6 +10,7 @@ from conformance.adapters.file.settings import EffectiveSettings, untraced, unwr
 from conformance.adapters.interface import Adapter
 from conformance.adapters.vendor_clients import ClientFile
 from conformance.protocols import describe
+from conformance.scenario.faults import CorruptReplica
 from conformance.scenario.needs import (
     ANOTHER_NODE,
     ANSWERED,
@@ -39,8 +40,7 @@ class BrokerUnderTest:
         self._adapter, self._protocol, self._settings, self._client = adapter, protocol, settings, client
         self._able = adapter.able
         self._several = nodes_in(settings.values) > 1
-        self._one_serves = adapter.file.nodes is not None and bool(adapter.file.nodes.standby_log)
-        self._linked = adapter.file.nodes is not None and adapter.file.nodes.links is not None
+        self._nodes = adapter.file.nodes
         self._untraced = untraced(adapter.file, settings)
         self._unwritten = unwritten(adapter.file, settings)
         self._queues: Mapping[Need, str] = {
@@ -53,9 +53,11 @@ class BrokerUnderTest:
     def lacks(self, wanted: Wanted) -> str:
         if wanted.means in (Means.NODES, Means.NODE_LINKS) and not self._several:
             return "the broker has one node: --set nodes=N asks for several, where its file has [nodes]"
-        if wanted == ANOTHER_NODE and self._one_serves:
+        if wanted == ANOTHER_NODE and self._nodes and self._nodes.standby_log:
             return "one of its nodes serves all clients"
-        if wanted.means is Means.NODE_LINKS and not self._linked:
+        if wanted.name == CorruptReplica.name and self._nodes and self._nodes.shared_store:
+            return "its nodes share one store"
+        if wanted.means is Means.NODE_LINKS and not (self._nodes and self._nodes.links):
             return "the links between its nodes do not lead through the suite: its file has no [nodes.links]"
         if self._several and (wanted.means in _OF_ONE_NODE or wanted == SETTINGS):
             return "it is tried with one node: others keep what the disk of one loses"

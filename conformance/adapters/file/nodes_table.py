@@ -64,9 +64,10 @@ class NodesTable(Table):
     serves clients, the others are in step with it when the pattern `standby_log` is in their log. `waits_log` is in
     that of a node that is started and may not serve before another one is there: nodes are then started one after
     another, the one that served last at the end. `starts_in_reverse`: after an orderly stop they start one by one, the
-    one that was stopped last first. If each queue has a leader, `leads` says how it is asked for. `arguments` follow
-    those of `start.command`, and `changes` are tables that are laid over the file, as those of `since` are; their texts
-    may hold `{cluster}`, `{node}`, `{peer.K.NAME_port}`, `{other.NAME_port}` and `{linked.NAME_port}`.
+    one that was stopped last first. `shared_store`: all nodes store in one place. If each queue has a leader, `leads`
+    says how it is asked for. `arguments` follow those of `start.command`, and `changes` are tables that are laid over
+    the file, as those of `since` are; their texts may hold `{cluster}`, `{node}`, `{peer.K.NAME_port}`,
+    `{other.NAME_port}` and `{linked.NAME_port}`.
     """
 
     counts: tuple[int, ...] = pydantic.Field(min_length=1)
@@ -76,6 +77,7 @@ class NodesTable(Table):
     standby_log: Pattern = ""
     waits_log: Pattern = ""
     starts_in_reverse: bool = False
+    shared_store: bool = False
     leads: Leads | None = None
     arguments: tuple[str, ...] = ()
     changes: Mapping[str, Any] = {}
