@@ -115,8 +115,17 @@ def test_a_broker_of_one_node_or_without_links_cannot_be_parted(tmp_path):
 
 
 @pytest.mark.process
-def test_a_check_forms_the_pair_and_kills_a_node(tmp_path):
-    request = opened("reference", 2)
+@pytest.mark.parametrize(
+    ("name", "nodes"),
+    [
+        ("reference", 2),
+        pytest.param("activemq", 2, marks=pytest.mark.activemq),
+        pytest.param("qpid", 3, marks=[pytest.mark.qpid, pytest.mark.full]),
+        pytest.param("artemis", 2, marks=[pytest.mark.artemis, pytest.mark.full]),
+    ],
+)
+def test_a_check_forms_the_nodes_and_kills_one(tmp_path, name, nodes):
+    request = opened(name, nodes)
     steps = []
     with Ledger(tmp_path, "check") as ledger:
         contract.check(request.adapter, tmp_path / "b", ledger, steps.append, overrides=request.overrides)
