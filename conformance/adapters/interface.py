@@ -236,6 +236,9 @@ class Broker(Protocol):
     def declare(self, queue: str) -> None:
         """Declare one more queue while it runs, and return when the broker has answered. Raises `LaunchError`."""
 
+    def find_serving(self) -> Node:
+        """Let `node` be the one that serves now, after nodes could not reach each other, and return it. Never waits."""
+
     def met(self, which: str) -> Processes:
         """The processes that a fault of nodes meets: those of `serving`, `another`, the `majority`, or `all`."""
 

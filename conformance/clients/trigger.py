@@ -197,6 +197,14 @@ class ArmedFault:
             raise ClientError(f"the {fault.name} did not take effect: {error}") from error
         self._last(shown, fault.hold_s)
 
+    def _missed(self) -> str:
+        assert self._fault is not None
+        assert self._taken is not None
+        try:
+            return self._taken.missed()
+        except FaultError as error:
+            raise ClientError(f"the {self._fault.name} did not take effect: {error}") from error
+
     def _last(self, shown: str, hold_s: float) -> None:
         """Note that the fault is in effect, for so long from now."""
         self._effective_ns = self._note(Phase.EFFECTIVE, shown)
@@ -231,22 +239,23 @@ class ArmedFault:
         """End the pause when its time is over, or `now`; a shortage lasts its time although its client is done."""
         if not self.paused or not (now or time.monotonic() >= self._heal_at):
             return
+        shown = ""
         if self._taken:
             time.sleep(max(self._heal_at - time.monotonic(), 0.0))
+            shown = self._missed()
         self._effective_ns, self.resumed_ns = 0, time.monotonic_ns()
         if self._then_kill and not now:
             self._killed = True
             assert self._fault is not None
-            self._note(Phase.FIRED, fault=self._fault.names[-1])
+            self._note(Phase.FIRED, shown or None, fault=self._fault.names[-1])
             self._recorder.flush()
             send_all(self._handles, signal.SIGKILL)
             return
-        shown = None
         if self._taken:
-            shown = self._taken.end() or None
+            self._taken.end()
         else:
             send_all(self._handles, signal.SIGCONT)
-        self._note(Phase.HEALED, shown)
+        self._note(Phase.HEALED, shown or None)
 
     def all_returned(self) -> None:
         """End a pause that came at the return of a call: every call after it has returned too."""

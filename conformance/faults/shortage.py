@@ -63,8 +63,11 @@ class Taken(Protocol):
     def begin(self) -> str:
         """Take the resource; return what shows that it is gone, for people. Raises `FaultError` if it is not."""
 
-    def end(self) -> str:
-        """Give it back; return what shows that it was missed, if anything does."""
+    def missed(self) -> str:
+        """Return what shows that the broker has missed it, if that can be seen; `FaultError` if it has not."""
+
+    def end(self) -> None:
+        """Give it back."""
 
 
 def taking(fault: Shortage, descriptors: Sequence[int], address: tuple[str, int]) -> tuple[Taken, Sequence[int]]:
@@ -90,9 +93,11 @@ class _Filled:
                 return f"{os.fstat(self._filler).st_size} bytes taken, {left} left"
         raise FaultError(f"the disk of the broker is not full: it has {left} bytes")
 
-    def end(self) -> str:
-        os.ftruncate(self._filler, 0)
+    def missed(self) -> str:
         return ""
+
+    def end(self) -> None:
+        os.ftruncate(self._filler, 0)
 
     def _take_free(self) -> None:
         """Take free blocks in halves: a file system may refuse a size for which it has no room."""
@@ -117,8 +122,11 @@ class _Parted:
         between.part(self._links)
         return "no byte crosses"
 
-    def end(self) -> str:
-        return str(between.join(self._links))
+    def missed(self) -> str:
+        return str(between.missed(self._links))
+
+    def end(self) -> None:
+        between.join(self._links)
 
 
 class _UsedUp:
@@ -148,12 +156,14 @@ class _UsedUp:
             self._knock = socket.create_connection(self._address, timeout=1)
         return f"{open_files} files are open, and no more can be"
 
-    def end(self) -> str:
+    def missed(self) -> str:
+        return ""
+
+    def end(self) -> None:
         if self._knock:
             self._knock.close()
         for pid, limits in self._before.items():
             _limit(pid, limits)
-        return ""
 
 
 def _hard(pid: int) -> int:

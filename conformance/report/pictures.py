@@ -314,8 +314,8 @@ def _starts(group: str, courses: Sequence[Course]) -> Iterator[TimesView]:
     yield TimesView(
         group=group,
         inside=plural(sum(course.faults for course in courses), "fault"),
-        what="starts and takeovers, until a message had passed",
-        messages=plural(len(every), "start"),
+        what="starts and takeovers, until a message had passed: the longest of each fiftieth of a trial",
+        messages=f"{len(every):,} of them",
         quantiles=tuple(
             _span(every[math.ceil(share * len(every)) - 1]) if len(every) >= _expected(share) else ""
             for share in QUANTILES

@@ -175,8 +175,10 @@ TIME_TO_LIVE = Need("messages with a time to live")
 """Of a publisher whose messages expire."""
 
 PRIORITY = Need("messages with a priority")
-ANOTHER_NODE = Need("clients at another node than the one that serves", Means.NODES)
 """Of a publisher whose messages say one."""
+
+ANOTHER_NODE = Need("clients at another node than the one that serves", Means.NODES)
+"""Of a publisher that is connected to it."""
 
 SHORT_LIVES = Need("a time to live of less than a second")
 """Of a publisher whose messages expire sooner than a clock of seconds can say."""

@@ -97,6 +97,23 @@ def test_a_node_that_missed_messages_while_parted_does_not_serve_without_them(tm
 
 
 @pytest.mark.process
+def test_the_node_that_serves_after_a_partition_is_found(tmp_path):
+    """The one that served has given up, and another one has taken over: clients go there."""
+    broker, client = prepared(tmp_path, opened("reference", 2))
+    with broker:
+        broker.start()
+        first = broker.find_serving()
+        assert (broker.node, broker.epoch) == (first, 1)
+        kill(broker.met("serving"))
+        (standby,) = [node for node in broker.nodes if node is not first]
+        standby.wait_until(standby.missing, anew=True)
+
+        assert broker.find_serving() is standby
+        assert (broker.node, broker.epoch) == (standby, 2)
+        client.send(broker, "q")
+
+
+@pytest.mark.process
 def test_a_broker_of_one_node_or_without_links_cannot_be_parted(tmp_path):
     one = opened("reference", 1).adapter
     single = one.prepare(tmp_path / "one", one.effective({}), ["q"], Ledger(tmp_path / "one", "one"))
@@ -109,7 +126,7 @@ def test_a_broker_of_one_node_or_without_links_cannot_be_parted(tmp_path):
     broker, _ = prepared(tmp_path, pair, {"nodes": rules.model_copy(update={"links": None})})
     with broker, pytest.raises(FaultError, match=r"no \[nodes.links\]"), broker.parting("serving"):
         pass
-    with pytest.raises(UsageError, match=r"nodes\.links\.ports: unknown: core"):
+    with pytest.raises(UsageError, match=r"nodes\.links: unknown ports: core"):
         wrong = rules.model_copy(update={"links": Links(ports=("core",))})
         prepared(tmp_path / "wrong", pair, {"nodes": wrong})
 

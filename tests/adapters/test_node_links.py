@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import socket
 import struct
 
@@ -148,8 +149,74 @@ def test_nodes_are_joined_although_the_client_that_parted_them_died(nodes):
 
 
 def test_nodes_that_have_missed_nothing_were_not_parted(nodes):
-    with pytest.raises(FaultError, match="the partition met nothing"), nodes.links.parting([1]) as links:
+    with pytest.raises(FaultError, match="the partition had no effect"), nodes.links.parting([1]) as links:
         between.part(links)
+
+
+def test_what_was_never_parted_is_no_fault_of_the_links(nodes):
+    """The trigger did not come: that is what the trial says then."""
+    with nodes.links.parting([1]):
+        pass
+
+
+def test_a_client_that_kills_a_node_sees_before_whether_it_was_missed(nodes):
+    """The end of the connection of the dead node would count as something that had to wait."""
+    here, _ = nodes.connected(1, 2)
+    beside = nodes.connected(2, 3)
+    with nodes.links.parting([1]) as links:
+        between.part(links)
+        with pytest.raises(FaultError, match="the partition had no effect"):
+            between.missed(links)
+        here.sendall(b"1")
+        nodes.turn(beside)
+        assert between.missed(links).bytes == 1
+
+
+def test_a_connection_that_its_node_has_given_up_is_not_made(nodes):
+    """Counter-example: its greeting comes after that of the next one, and takes its place."""
+    beside = nodes.connected(1, 3)
+    with nodes.links.parting([2]) as links:
+        between.part(links)
+        stale = nodes.reach(1, 2)
+        stale.sendall(b"stale")
+        stale.close()
+        fresh = nodes.reach(1, 2)
+        fresh.sendall(b"fresh")
+        nodes.turn(beside)
+        between.join(links)
+
+    assert nodes.accept(2).recv(5) == b"fresh"
+    nodes.listening[2].settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        nodes.listening[2].accept()
+
+
+def test_a_node_that_is_not_heard_is_not_heard_to_reset(nodes):
+    (here, there), beside = nodes.connected(1, 2), nodes.connected(2, 3)
+    with nodes.links.parting([1], one_way=True) as links:
+        between.part(links)
+        here.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        here.close()
+        for _ in range(3):
+            there.sendall(b"into nothing")
+            nodes.turn(beside)
+        assert silent(there)
+
+    with pytest.raises(ConnectionResetError):
+        there.recv(1)
+
+
+def test_an_answer_that_no_one_has_read_is_not_taken_for_another(nodes):
+    """Its reader was killed between the question and the answer."""
+    here, _ = nodes.connected(1, 2)
+    beside = nodes.connected(2, 3)
+    with nodes.links.parting([1]) as links:
+        between.part(links)
+        os.write(links, b'{"do":"count"}')
+        here.sendall(b"1")
+        nodes.turn(beside)
+
+    nodes.links.register([])
 
 
 def test_a_node_that_is_gone_is_reached_by_no_one(nodes):

@@ -197,7 +197,7 @@ def test_starts_are_lines_of_the_table():
     trials = [course(starts_ms=tuple(map(float, range(1, 11))), faults=10), course(starts_ms=(), faults=1)]
     lines = pictures.times_table({"kill_nodes": [*trials, course(starts_ms=tuple(map(float, range(11, 21))))]})
 
-    assert ["20 starts"] == [line.messages for line in lines if "takeovers" in line.what]
+    assert ["20 of them"] == [line.messages for line in lines if "takeovers" in line.what]
     assert [("10 ms", "19 ms", "", "")] == [line.quantiles for line in lines if line.what.startswith("starts")]
     assert [("20 ms", "")] == [(line.longest, line.rate) for line in lines if line.what.startswith("starts")]
 

@@ -92,7 +92,7 @@ ALONE: Linked = MappingProxyType({})
 def member_words(
     member: int,
     numbers: Mapping[int, Mapping[str, int]],
-    linked: Mapping[tuple[int, int, str], int] = MappingProxyType({}),
+    linked: Linked = ALONE,
 ) -> dict[str, str]:
     """Return the placeholders of one member, by the ports of each member (1 is the first).
 

@@ -26,7 +26,6 @@ _REFERENCES = {
     "protocols.*.port": "ports",
     "start.ready_port|ready_ports": "ports",
     "nodes.beside.port": "ports",
-    "nodes.links.names": "ports",
     "container.ports": "ports",
     "settings.*.follows": "settings",
     "settings.*.choices.*.without|requires": "settings",

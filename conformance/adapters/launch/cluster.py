@@ -46,8 +46,8 @@ def prepare(source: BrokerSource, setup: BrokerSetup, archive: str = "") -> Clus
         numbers = {member: each.by_name for member, each in reserved.items()}
         assert source.file.nodes is not None  # the launcher has asked for several nodes
         table = source.file.nodes.links
-        if table and (unknown := set(table.ports).difference(source.file.ports)):
-            raise UsageError(f"nodes.links.ports: unknown: {', '.join(sorted(unknown))}")
+        if table and (unknown := {*table.ports, table.names}.difference(source.file.ports, [""])):
+            raise UsageError(f"nodes.links: unknown ports: {', '.join(sorted(unknown))}")
         links = NodeLinks(setup.ledger, setup.folder, numbers, table.ports) if table else None
         made = []
         for member, each in reserved.items():
@@ -131,6 +131,12 @@ class ClusterBroker:
         self.node.declare(queue)
         self._queues.append(queue)
 
+    def find_serving(self) -> NativeBroker:
+        able = [node for node in self.nodes if not node.gone()] if self._rules.standby_log else []
+        if self.node.unreached() and (found := next((node for node in able if not node.missing()), None)):
+            self.node, self.epoch = found, self.epoch + 1
+        return self.node
+
     def met(self, which: str) -> NativeBroker | SeveralNodes:
         """As `Broker.met`; another node is the next one that runs. Raises `FaultError` if none does."""
         if which == "serving":
@@ -199,7 +205,7 @@ class ClusterBroker:
                 node.wait_stored()
         if not self._rules.standby_log:
             self.node = self._leading(nodes)
-        self._maybe_behind = False
+        self._maybe_behind = self._maybe_behind and len(launched) < len(self.nodes)  # the others may still copy
         self.node.prove()
 
     def _take_over(self, left: Sequence[NativeBroker], ready_s: float) -> None:

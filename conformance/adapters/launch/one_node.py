@@ -31,6 +31,9 @@ class OneNodeBroker(abc.ABC):
     def facts(self) -> Self:
         return self
 
+    def find_serving(self) -> Self:
+        return self
+
     def parting(self, which: str, *, one_way: bool = False) -> contextlib.AbstractContextManager[int]:
         raise FaultError("the broker has one node, which cannot be parted from another")
 

@@ -167,6 +167,7 @@ class JobMaker:
         # What crossed may have any bytes in a header, as RabbitMQ's from AMQP 1.0, and stomp.py ends a frame at a NUL.
         raw = planned.script.crosses and "raw" in describe(protocol).sessions
         kind = "raw" if raw else planned.script.client
+        self.broker.find_serving()
         beside = isinstance(step, Publish) and step.node == "another"
         service = self.broker.beside if beside else self.broker.service
         return connection_to(service, protocol, self.network, client=kind, vendor=vendor)

@@ -420,7 +420,7 @@ class TrialPlayer:
 
     def _note_fired(self, result: JobResult) -> None:
         """Note whether the fault of this step has reached the broker."""
-        self.disturbed, self.unfired = self.disturbed or result.fired, not result.fired
+        self.disturbed, self.unfired = self.disturbed or bool(result.fired_ns), not result.fired
 
     def _play_without(self, job: Job, fault: PowerLoss | Shortage) -> JobResult:
         """Let the client take the disk of the broker away for good, or a resource for a time."""
@@ -476,7 +476,7 @@ class TrialPlayer:
         return str(error) if self.short and isinstance(error, ClientError) and not self.node.target.gone() else ""
 
     def _prove_ended(self, fault: ClientFault, result: JobResult, name: str) -> None:
-        if not result.fired:
+        if not result.fired_ns:
             self._check_connected(result)
             self.node.target.alive_check()
         process.prove_fired(name, fired=result.fired, seen=result.seen, wanted=largest(fault.at))
@@ -533,6 +533,7 @@ class TrialPlayer:
             self.broker.stop()
         elif self.was_short and not self.node.target.gone():
             process.end(self.node.target, "kill")
+            self.was_short = False
         if step.flushed:
             self.running.flush()
         if step.until is not None:

@@ -3,8 +3,10 @@
 The descriptor is a control socket. First comes a list of `Route`, and this process answers with the port of each. Then
 each message is a `LinkCommand`, and has an answer. It ends when all others have closed the socket.
 
-While nodes are parted, no byte crosses: what a node has sent stays in the kernel or here, also the end of a connection,
-and a new connection is not made. Everything goes on when they are joined, as TCP does when the network is there again.
+While nodes are parted, what a node sends stays in the kernel or here, also the end of a connection, and a new
+connection is not made; at most what was on its way crosses (`_ON_ITS_WAY`). Everything goes on when they are joined, as
+TCP does when the network is there again. Unlike there the kernel here takes each connection at once, and acknowledges
+what waits: a node sees silence, and no time limit of TCP. A connection that its node has given up is not made.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import resource
+import select
 import socket
 import struct
 import sys
@@ -22,7 +25,10 @@ import msgspec
 
 HOST = "127.0.0.1"
 MAX_MESSAGE = 1 << 16
-_CHUNK = 1 << 18
+_ON_ITS_WAY = 1 << 16
+"""Bytes that are read at once, and the size of each buffer of the kernel (the kernel doubles it)."""
+
+_AGAIN_S = 0.1
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: on, 0 s
 
 # What a node says to Erlang's name service, and hears (https://www.erlang.org/doc/apps/erts/erl_dist_protocol.html).
@@ -47,23 +53,29 @@ class Named(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LinkCommand(msgspec.Struct, frozen=True):
-    """`aim` at nodes, `part` these from all others, `join` all, or register `names`.
+    """`aim` at nodes, `part` these from all others, `count` what has waited, `join` all, or register `names`.
 
-    `apart` are the nodes that are aimed at, `one_way` if only what they send crosses not.
+    `apart` are the nodes that are aimed at, `one_way` if what they send does not cross, and what they are sent does.
     """
 
-    do: Literal["aim", "part", "join", "names"]
+    do: Literal["aim", "part", "count", "join", "names"]
     apart: tuple[int, ...] = ()
     one_way: bool = False
     names: tuple[Named, ...] = ()
 
 
 class Withheld(msgspec.Struct):
-    """What did not cross while nodes were parted: bytes, ends of connections, and new connections."""
+    """What did not cross while nodes were `parted`: bytes, ends of connections, and new connections."""
 
-    bytes: int = 0
-    ends: int = 0
-    connections: int = 0
+    parted: bool
+    bytes: int
+    ends: int
+    connections: int
+
+    @property
+    def nothing(self) -> bool:
+        """Whether nodes were parted, and none has missed another one."""
+        return self.parted and not (self.bytes or self.ends or self.connections)
 
     def __str__(self) -> str:
         return f"{self.bytes} bytes, {self.ends} ends of connections and {self.connections} new connections had to wait"
@@ -75,7 +87,7 @@ class NodesProxy:
     def __init__(self, routes: Sequence[Route]) -> None:
         self._open = {(route.node, route.to): asyncio.Event() for route in routes}
         self._open |= {(to, node): asyncio.Event() for node, to in list(self._open)}
-        self._withheld = Withheld()
+        self._withheld = _none()
         self._aimed = LinkCommand("aim")
         self._tasks: set[asyncio.Task[None]] = set()
         self._registered: list[asyncio.StreamWriter] = []
@@ -98,23 +110,22 @@ class NodesProxy:
 
     async def _do(self, command: LinkCommand) -> bytes:
         if command.do == "names":
-            return (await self._register(command.names)).encode() or b"\n"
+            return msgspec.json.encode(await self._register(command.names))
         if command.do == "join":
-            return msgspec.json.encode(self._join())
-        if command.do == "aim":
-            self._aimed, self._withheld = command, Withheld()
-        else:
+            self._join()
+        elif command.do == "aim":
+            self._aimed, self._withheld = command, _none()
+        elif command.do == "part":
+            self._withheld.parted = True
             for (node, to), way in self._open.items():
                 leaves, enters = node in self._aimed.apart, to in self._aimed.apart
                 if leaves != enters and (leaves or not self._aimed.one_way):
                     way.clear()
-        return b"{}"
+        return msgspec.json.encode(self._withheld)
 
-    def _join(self) -> Withheld:
-        """Let everything cross; return what has waited since these nodes were aimed at."""
+    def _join(self) -> None:
         for way in self._open.values():
             way.set()
-        return self._withheld
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
@@ -130,46 +141,61 @@ class NodesProxy:
     async def _accept(self, route: Route, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            taken, _ = await loop.sock_accept(listening)
-            self._begin(self._connect(route, taken))
+            try:
+                taken, _ = await loop.sock_accept(listening)
+            except OSError:  # no descriptor is left: the connection waits in the kernel
+                await asyncio.sleep(_AGAIN_S)
+            else:
+                self._begin(self._connect(route, taken))
 
     async def _connect(self, route: Route, taken: socket.socket) -> None:
         """Connect to the other node, once packets cross in both directions."""
         there, back = self._open[route.node, route.to], self._open[route.to, route.node]
-        if not (there.is_set() and back.is_set()):
-            self._withheld.connections += 1
-        await there.wait()
-        await back.wait()
-        made = socket.socket()
-        made.setblocking(False)
+        made: socket.socket | None = None
         try:
+            if not (there.is_set() and back.is_set()):
+                self._withheld.connections += 1
+                await there.wait()
+                await back.wait()
+                if _given_up(taken):
+                    return
+            made = socket.socket()
+            made.setblocking(False)
             for end in (taken, made):
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _ON_ITS_WAY)
             await asyncio.get_running_loop().sock_connect(made, (HOST, route.port))
             async with asyncio.TaskGroup() as both:  # if one fails, neither waits for a socket that is closed
-                both.create_task(self._pass_on(taken, made, there))
-                both.create_task(self._pass_on(made, taken, back))
+                both.create_task(self._pass_on(taken, made, there, back))
+                both.create_task(self._pass_on(made, taken, back, there))
         except* OSError:  # one end was reset, or nothing listens: so is the other
-            for end in (taken, made):
+            for end in filter(None, (taken, made)):
                 with contextlib.suppress(OSError):
                     end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         finally:
-            taken.close()
-            made.close()
+            for end in filter(None, (taken, made)):
+                end.close()
 
-    async def _pass_on(self, source: socket.socket, target: socket.socket, way: asyncio.Event) -> None:
+    async def _pass_on(
+        self, source: socket.socket, target: socket.socket, way: asyncio.Event, back: asyncio.Event
+    ) -> None:
+        """Pass on what comes; an error of either socket is raised when the news of it can have crossed."""
         loop = asyncio.get_running_loop()
         while True:
             try:
-                data = await loop.sock_recv(source, _CHUNK)
+                data = await loop.sock_recv(source, _ON_ITS_WAY)
             except OSError:
                 await self._crosses(way, 0)
                 raise
             await self._crosses(way, len(data))
-            if not data:
-                target.shutdown(socket.SHUT_WR)
-                return
-            await loop.sock_sendall(target, data)
+            try:
+                if not data:
+                    target.shutdown(socket.SHUT_WR)
+                    return
+                await loop.sock_sendall(target, data)
+            except OSError:
+                await self._crosses(back, 0)
+                raise
 
     async def _crosses(self, way: asyncio.Event, size: int) -> None:
         if not way.is_set():
@@ -181,6 +207,8 @@ class NodesProxy:
         """Put nodes into name services in place of those of before; return what went wrong."""
         for writer in self._registered:
             writer.close()
+            with contextlib.suppress(OSError):
+                await writer.wait_closed()
         self._registered.clear()
         for named in names:
             name = named.name.encode()
@@ -195,6 +223,17 @@ class NodesProxy:
             if answer[0] not in _ANSWERED or answer[1]:
                 return f"the name service at port {named.service} refused {named.name}"
         return ""
+
+
+def _none() -> Withheld:
+    return Withheld(parted=False, bytes=0, ends=0, connections=0)
+
+
+def _given_up(end: socket.socket) -> bool:
+    """Whether its peer has closed the connection."""
+    poller = select.poll()
+    poller.register(end, select.POLLRDHUP)
+    return bool(poller.poll(0))
 
 
 async def _serve(control: socket.socket, routes: Sequence[Route]) -> None:
