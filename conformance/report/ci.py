@@ -188,7 +188,7 @@ def opening(
         f"| | {' | '.join(columns)} |\n{'|---' * (1 + len(columns))}|",
     ]
     for line in questions.lines(judgement, scenarios):
-        shown = line.cells[: len(columns)]
+        shown = line.below(columns)
         cells = (f"{SIGNS[cell.verdict]} {cell.text}" if cell.shown else cell.word for cell in shown)
         lines.append(f"| {line.name} | {' | '.join(cells)} |")
     return "\n".join(lines)

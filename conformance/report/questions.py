@@ -255,6 +255,10 @@ class Line:
     rows: tuple[VerdictRow, ...]
     known: tuple[Problem, ...] = ()
 
+    def below(self, columns: Collection[str]) -> list[Cell]:
+        """Return the cells of these failure models, in the order of `MODELS`."""
+        return [cell for model, cell in zip(MODELS, self.cells, strict=True) if model in columns]
+
 
 @dataclasses.dataclass(frozen=True)
 class LeftOut:

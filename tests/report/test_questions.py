@@ -92,6 +92,19 @@ def test_a_row_stands_in_the_column_of_its_fault():
     assert ["0 lost in 126 trials", "0 lost in 12 faults"] == [line.everywhere.fact, line.whole.fact]
 
 
+def test_a_column_that_is_left_out_moves_no_cell():
+    """Counter-example: without shortages the cell of power losses stood in no column, and theirs in its own."""
+    found = judgement(lost("power_loss"), lost("kill_nodes", scenario="b"))
+    columns = questions.models(found)
+    shown = dict(zip(columns, questions.lines(found)[0].below(columns), strict=True))
+
+    assert "a resource runs out for a time" not in columns
+    assert (shown["the power fails"].fact, shown["nodes are killed"].fact) == (
+        "0 lost in 6 power losses",
+        "0 lost in 6 kills of nodes",
+    )
+
+
 ARTEMIS = "Apache Artemis 2.56.0"
 LOSSLESS = f"{ARTEMIS} lost no confirmed message in"
 NOT_DECIDED = f"Whether {ARTEMIS} loses confirmed messages was not decided."
