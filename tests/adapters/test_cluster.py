@@ -97,6 +97,25 @@ def test_a_node_that_missed_messages_while_parted_does_not_serve_without_them(tm
 
 
 @pytest.mark.process
+def test_a_node_that_was_not_started_may_be_the_one_that_serves(tmp_path):
+    """Too few are left, so what died is started; and the one that was left takes over meanwhile."""
+    pair = opened("reference", 2)
+    rules = pair.adapter.file.nodes
+    assert rules is not None
+    broker, client = prepared(tmp_path, pair, {"nodes": rules.model_copy(update={"enough": 2})})
+    with broker:
+        broker.start()
+        first = broker.node
+        client.send(broker, "q")
+        kill(broker.met("serving"))
+        broker.start()
+
+        assert broker.node is not first
+        assert not first.gone()
+        assert client.depth(broker, "q") == 1
+
+
+@pytest.mark.process
 def test_the_node_that_serves_after_a_partition_is_found(tmp_path):
     """The one that served has given up, and another one has taken over: clients go there."""
     broker, client = prepared(tmp_path, opened("reference", 2))

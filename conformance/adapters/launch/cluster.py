@@ -192,7 +192,7 @@ class ClusterBroker:
             elif self._rules.waits_log:
                 node.wait_until(functools.partial(self._unsettled, node), ready_s)
         if self._rules.standby_log:
-            able = [*launched, *(node for node in nodes if node not in launched and self._maybe_behind)]
+            able = [*launched, *(node for node in nodes if node not in launched)]
             self.node = self._first_to_serve(able, ready_s) if self.node in launched else self.node
             for node in launched:
                 node.wait_until(functools.partial(self._out_of_step, node), ready_s)
