@@ -24,7 +24,7 @@ from conformance.adapters.file.model import (
     Protocol,
     Setting,
 )
-from conformance.adapters.file.nodes_table import Leads, NodesTable, Shared
+from conformance.adapters.file.nodes_table import BesideNode, Leads, Links, NodesTable
 from conformance.adapters.file.placeholders import MEANING
 from conformance.adapters.file.reading import read_table
 from conformance.errors import UsageError
@@ -64,7 +64,8 @@ def places() -> Iterator[tuple[type, dict[str, object], set[str]]]:
     yield Depth, EXAMPLE["depth"], {"address", "properties", "needs", "relayed", "command", "pattern"}
     yield JournalFolder, EXAMPLE["journal"], set()
     yield NodesTable, SEVERAL["nodes"], set()
-    yield Shared, SEVERAL["nodes"]["shared"], set()
+    yield BesideNode, SEVERAL["nodes"]["beside"], set()
+    yield Links, SEVERAL["nodes"]["links"], set()
     yield Leads, SEVERAL["nodes"]["leads"], set()
     yield AccessTable, ACCESS | {"mechanism": ""}, set()
     yield ProtocolAccess, ACCESS["amqp"] | ACCESS["stomp"] | {"password": {}}, set()
@@ -98,13 +99,19 @@ def test_the_nodes_of_the_page_are_of_that_broker(tmp_path: pathlib.Path) -> Non
 def test_a_table_of_several_nodes_is_checked(tmp_path: pathlib.Path) -> None:
     """A word that no node has, and a port that the broker does not have."""
     command = {"start": {"command": ["./mybroker", "{peer.4.amqp_port}"]}}
-    shared = {"command": ["./names"], "port": "names"}
-    wrong = {"counts": [3], "shared": shared, "changes": command}
+    beside = {"command": ["./names"], "port": "names"}
+    wrong = {"counts": [3], "beside": beside, "changes": command}
 
     with pytest.raises(
-        UsageError, match=r"nodes\.shared\.port(.|\n)*nodes\.changes\.start\.command.*peer\.4\.amqp_port"
+        UsageError, match=r"nodes\.beside\.port(.|\n)*nodes\.changes\.start\.command.*peer\.4\.amqp_port"
     ):
         read_table({**EXAMPLE, "nodes": wrong}, tmp_path)
+
+
+@pytest.mark.parametrize("count", [0, 1, 10])
+def test_a_number_of_nodes_that_cannot_be_is_refused(tmp_path: pathlib.Path, count: int) -> None:
+    with pytest.raises(UsageError, match=r"nodes\.counts"):
+        read_table({**EXAMPLE, "nodes": {"counts": [count]}}, tmp_path)
 
 
 def test_the_access_of_the_page_is_one(tmp_path: pathlib.Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 import pydantic
 
@@ -13,7 +13,7 @@ from conformance.adapters.file.table import Pattern, Table, Word
 NODES = "nodes"
 """The setting with the number of nodes."""
 
-PAIR = 2
+PAIR, MOST = 2, 9
 
 
 def nodes_in(values: Mapping[str, Any]) -> int:
@@ -70,7 +70,7 @@ class NodesTable(Table):
     `{other.NAME_port}` and `{linked.NAME_port}`.
     """
 
-    counts: tuple[int, ...] = pydantic.Field(min_length=1)
+    counts: tuple[Annotated[int, pydantic.Field(ge=PAIR, le=MOST)], ...] = pydantic.Field(min_length=1)
     enough: int = 1
     beside: BesideNode | None = None
     links: Links | None = None
@@ -114,4 +114,6 @@ def member_words(
 def member_placeholders(counts: Collection[int], ports: Collection[str]) -> Iterator[str]:
     """Yield the names of the placeholders that members have."""
     yield "cluster"
-    yield from member_words(1, {member: dict.fromkeys(ports, 0) for member in range(1, max(counts) + 1)})
+    yield from member_words(
+        1, {member: dict.fromkeys(ports, 0) for member in range(1, min(max(*counts, PAIR), MOST) + 1)}
+    )
