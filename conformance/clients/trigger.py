@@ -19,7 +19,7 @@ import pathlib
 import signal
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from conformance import processes
 from conformance.errors import ClientError, FaultError
@@ -191,17 +191,13 @@ class ArmedFault:
 
     def _take_away(self, fault: Shortage) -> None:
         assert self._taken is not None
-        try:
-            shown = self._taken.begin()
-        except FaultError as error:
-            raise ClientError(f"the {fault.name} did not take effect: {error}") from error
-        self._last(shown, fault.hold_s)
+        self._last(self._shown(self._taken.begin), fault.hold_s)
 
-    def _missed(self) -> str:
+    def _shown(self, ask: Callable[[], str]) -> str:
+        """Return what shows the effect of a shortage; raises `ClientError` if it has none."""
         assert self._fault is not None
-        assert self._taken is not None
         try:
-            return self._taken.missed()
+            return ask()
         except FaultError as error:
             raise ClientError(f"the {self._fault.name} did not take effect: {error}") from error
 
@@ -242,7 +238,7 @@ class ArmedFault:
         shown = ""
         if self._taken:
             time.sleep(max(self._heal_at - time.monotonic(), 0.0))
-            shown = self._missed()
+            shown = self._shown(self._taken.missed)
         self._effective_ns, self.resumed_ns = 0, time.monotonic_ns()
         if self._then_kill and not now:
             self._killed = True

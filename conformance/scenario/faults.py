@@ -97,8 +97,12 @@ class _Fault(msgspec.Struct, frozen=True, tag_field="fault", tag=tag_of):
         return available(cls, system, machine)
 
 
-_NODES = {"serving": "the node that serves", "another": "a node beside the one that serves"}
-_NODES |= {"majority": "the node that serves and others, so that no majority is left", "all": "all nodes"}
+_NODES = {
+    "serving": "the node that serves",
+    "another": "a node beside the one that serves",
+    "majority": "the node that serves and others, so that no majority is left",
+    "all": "all nodes",
+}
 
 
 class _Shortage(_Fault, frozen=True):

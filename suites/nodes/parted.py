@@ -3,7 +3,7 @@
 from typing import Literal
 
 from conformance.scenario import Check, Liar, scenario, sent_before
-from conformance.scenario.script import SETTLE, Between, Consume, Nth, PartNodes, Publish, Restart
+from conformance.scenario.script import SETTLE, Between, Consume, Nth, PartNodes, Publish, Restart, Step
 
 AT_A_CONFIRM = Nth("confirm", Between(50, 200))
 APART_S = 8
@@ -13,9 +13,16 @@ Which = Literal["serving", "another"]
 TAKES_OVER, RETURNS = Restart(), Restart()
 """Another node serves; the one that died is started, and in step again."""
 
+JOINED = (Publish(50, window=10, every_ms=20), TAKES_OVER, RETURNS, *SETTLE)
+"""Another publisher comes once the nodes are joined, and then the node that serves is killed."""
+
 
 def _lost(liar: str) -> Check:
     return Check("lost", exposure="confirmed", control=Liar(liar))
+
+
+KEEPS = _lost("in-step-without-what-it-missed")
+SERVES_AND_KEEPS = (Check("not_served", exposure="sends", control=Liar("confirms-nothing-alone")), KEEPS)
 
 
 def _sending(
@@ -27,6 +34,12 @@ def _sending(
     return Publish(count, window=100, every_ms=10, node=node, until=fault)
 
 
+def _until_death(cut_off: Which) -> tuple[Step, ...]:
+    """A publisher goes on while a node is cut off, until the one that serves dies."""
+    fault = PartNodes(AT_A_CONFIRM, APART_S, cut_off, then_kill=True)
+    return (sent_before(100), Publish(5_000, window=100, every_ms=10, until=fault), TAKES_OVER, RETURNS, *SETTLE)
+
+
 @scenario
 class ServingNodeCutOff:
     """A publisher sends 100 messages a second. For 8 seconds the node that serves it and the others are parted.
@@ -36,11 +49,8 @@ class ServingNodeCutOff:
 
     mode = "async_ack"
     varies = False
-    steps = (_sending(APART_S), Publish(50, window=10, every_ms=20), TAKES_OVER, RETURNS, *SETTLE)
-    checks = (
-        Check("not_served", exposure="sends", control=Liar("confirms-nothing-alone")),
-        _lost("in-step-without-what-it-missed"),
-    )
+    steps = (_sending(APART_S), *JOINED)
+    checks = SERVES_AND_KEEPS
 
 
 @scenario
@@ -52,11 +62,8 @@ class LeaderCutOffFromTheNodeOfItsClient:
 
     mode = "async_ack"
     varies = False
-    steps = (_sending(APART_S, node="another"), Publish(50, window=10, every_ms=20), TAKES_OVER, RETURNS, *SETTLE)
-    checks = (
-        Check("not_served", exposure="sends", control=Liar("confirms-nothing-alone")),
-        _lost("in-step-without-what-it-missed"),
-    )
+    steps = (_sending(APART_S, node="another"), *JOINED)
+    checks = SERVES_AND_KEEPS
 
 
 @scenario
@@ -70,15 +77,9 @@ class NodeOfAClientCutOff:
     varies = False
     steps = (
         _sending(APART_S, cut_off="another", node="another"),
-        Publish(50, window=10, every_ms=20),
-        TAKES_OVER,
-        RETURNS,
-        *SETTLE,
+        *JOINED,
     )
-    checks = (
-        Check("not_served", exposure="sends", control=Liar("confirms-nothing-alone")),
-        _lost("in-step-without-what-it-missed"),
-    )
+    checks = SERVES_AND_KEEPS
 
 
 @scenario
@@ -95,10 +96,7 @@ class NodeOfAClientCutOffForLong:
         RETURNS,
         *SETTLE,
     )
-    checks = (
-        Check("not_served", exposure="sends", control=Liar("confirms-nothing-alone")),
-        _lost("in-step-without-what-it-missed"),
-    )
+    checks = SERVES_AND_KEEPS
 
 
 @scenario
@@ -110,11 +108,8 @@ class ServingNodeNotHeard:
 
     mode = "async_ack"
     varies = False
-    steps = (_sending(APART_S, one_way=True), Publish(50, window=10, every_ms=20), TAKES_OVER, RETURNS, *SETTLE)
-    checks = (
-        Check("not_served", exposure="sends", control=Liar("confirms-nothing-alone")),
-        _lost("in-step-without-what-it-missed"),
-    )
+    steps = (_sending(APART_S, one_way=True), *JOINED)
+    checks = SERVES_AND_KEEPS
 
 
 @scenario
@@ -124,8 +119,8 @@ class ServingNodeCutOffForLong:
     mode = "async_ack"
     varies = False
     thorough = True
-    steps = (_sending(LONG_S), Publish(50, window=10, every_ms=20), TAKES_OVER, RETURNS, *SETTLE)
-    checks = (_lost("in-step-without-what-it-missed"),)
+    steps = (_sending(LONG_S), *JOINED)
+    checks = (KEEPS,)
 
 
 @scenario
@@ -136,13 +131,7 @@ class ServingNodeCutOffAndKilled:
     """
 
     mode = "async_ack"
-    steps = (
-        sent_before(100),
-        Publish(5_000, window=100, every_ms=10, until=PartNodes(AT_A_CONFIRM, APART_S, "serving", then_kill=True)),
-        TAKES_OVER,
-        RETURNS,
-        *SETTLE,
-    )
+    steps = _until_death("serving")
     checks = (_lost("stale-replica-takes-over"),)
 
 
@@ -154,13 +143,7 @@ class AnotherNodeCutOffAndServingKilled:
     """
 
     mode = "async_ack"
-    steps = (
-        sent_before(100),
-        Publish(5_000, window=100, every_ms=10, until=PartNodes(AT_A_CONFIRM, APART_S, "another", then_kill=True)),
-        TAKES_OVER,
-        RETURNS,
-        *SETTLE,
-    )
+    steps = _until_death("another")
     checks = (_lost("stale-replica-takes-over"),)
 
 

@@ -132,9 +132,10 @@ class ClusterBroker:
         self._queues.append(queue)
 
     def find_serving(self) -> NativeBroker:
-        able = [node for node in self.nodes if not node.gone()] if self._rules.standby_log else []
-        if self.node.unreached() and (found := next((node for node in able if not node.missing()), None)):
-            self.node, self.epoch = found, self.epoch + 1
+        if self._rules.standby_log and self.node.unreached():
+            able = (node for node in self.nodes if not (node.gone() or node.missing()))
+            if found := next(able, None):
+                self.node, self.epoch = found, self.epoch + 1
         return self.node
 
     def met(self, which: str) -> NativeBroker | SeveralNodes:
