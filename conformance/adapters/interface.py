@@ -242,6 +242,9 @@ class Broker(Protocol):
     def met(self, which: str) -> Processes:
         """The processes that a fault of nodes meets: those of `serving`, `another`, the `majority`, or `all`."""
 
+    def halting(self, which: str) -> contextlib.AbstractContextManager[None]:
+        """A node, the `serving` or `another`, may be halted until the end of the `with`; it goes on then."""
+
     def parting(self, which: str, *, one_way: bool = False) -> contextlib.AbstractContextManager[int]:
         """A descriptor by which a client parts a node, the `serving` or `another`, from all others.
 

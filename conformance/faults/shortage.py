@@ -1,4 +1,4 @@
-"""Take a resource of a running broker away for a time: the space on its disk, the files that it may open, its network.
+"""Take something of a running broker away for a time: the space on its disk, files that it may open, one of its nodes.
 
 The client that owns the trigger calls `begin` and `end`. The harness makes a `Resource` before it, and closes it when
 the client is done, or has died: then the resource is back.
@@ -11,6 +11,7 @@ import errno
 import functools
 import os
 import pathlib
+import signal
 import socket
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,8 @@ from typing import Protocol
 from conformance import processes
 from conformance.adapters.launch.links import between
 from conformance.errors import FaultError
-from conformance.scenario.faults import FilesUsedUp, FilledDisk, PartNodes, Shortage
+from conformance.faults.process import STOPPED_S
+from conformance.scenario.faults import FilesUsedUp, FilledDisk, PartNodes, PauseNodes, Shortage
 
 if sys.platform == "linux":
     import resource
@@ -76,6 +78,8 @@ def taking(fault: Shortage, descriptors: Sequence[int], address: tuple[str, int]
         return _Filled(descriptors[0]), descriptors[1:]
     if isinstance(fault, PartNodes):
         return _Parted(descriptors[0]), descriptors[1:]
+    if isinstance(fault, PauseNodes):
+        return _Halted(descriptors), descriptors
     return _UsedUp(descriptors, address), descriptors
 
 
@@ -127,6 +131,28 @@ class _Parted:
 
     def end(self) -> None:
         between.join(self._links)
+
+
+class _Halted:
+    """The processes of a node."""
+
+    def __init__(self, handles: Sequence[int]) -> None:
+        self._handles = handles
+
+    def begin(self) -> str:
+        processes.send_all(self._handles, signal.SIGSTOP)
+        if not self._handles or not processes.wait_stopped(self._handles, STOPPED_S):
+            self.end()
+            raise FaultError(f"a thread of the node still ran {STOPPED_S:.0f} s after SIGSTOP, or there is none")
+        return "every thread of the node stopped"
+
+    def missed(self) -> str:
+        if not processes.wait_stopped(self._handles, 0.0):
+            raise FaultError("the node did not stay halted")
+        return ""
+
+    def end(self) -> None:
+        processes.send_all(self._handles, signal.SIGCONT)
 
 
 class _UsedUp:

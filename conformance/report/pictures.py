@@ -49,6 +49,8 @@ _WORDS = {
     "broker ok": ("broker started", "the broker was started again"),
     "kill": ("broker killed", "the broker was killed"),
     "kill_nodes": ("nodes killed", "nodes of the broker were killed"),
+    "stop_nodes": ("nodes stopped", "nodes of the broker were stopped"),
+    "pause_nodes": ("node halted", "a node of the broker was halted"),
     "part_nodes": ("nodes parted", "nodes of the broker could not reach each other"),
     "stop": ("broker stopped", "the broker was stopped"),
     "pause": ("broker paused", "the broker was paused"),

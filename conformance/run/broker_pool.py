@@ -13,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from conformance.adapters import Broker
-from conformance.adapters.interface import Node, Options
+from conformance.adapters.interface import Node, Options, Processes
 from conformance.errors import FaultError, LaunchError
 from conformance.faults import shortage
 from conformance.faults.disk.access import JournalAccess
@@ -22,7 +22,7 @@ from conformance.ledger import Ledger
 from conformance.run.planning import Planned
 from conformance.run.readiness_probe import ProbeClient, probe_client
 from conformance.scenario.needs import FRESH, Means, declared_options
-from conformance.scenario.script import PartNodes, PowerLoss, Shortage
+from conformance.scenario.script import ClientFault, KillNodes, PartNodes, PauseNodes, PowerLoss, Shortage
 
 KEPT = 3
 """The number of brokers that are kept with one job for a later part of the run; each Java broker has a heap."""
@@ -61,6 +61,12 @@ class RunningBroker:
         """Send a message to a queue of `other`, and receive until it comes. Raises `ClientError`."""
         self.client.exchange(other, other.service.queue_of(queue))
 
+    def met(self, fault: ClientFault) -> Processes:
+        """The processes that a fault meets. Raises `FaultError` if there are none."""
+        if isinstance(fault, KillNodes | PauseNodes):
+            return self.broker.met(fault.which)
+        return self.node.target
+
     @contextlib.contextmanager
     def without(self, fault: PowerLoss | Shortage) -> Iterator[list[int]]:
         """Yield the descriptors by which a client takes something from it; what it lacks for a time is back at the end.
@@ -73,6 +79,9 @@ class RunningBroker:
                 yield disk
             elif isinstance(fault, PartNodes):
                 yield [stack.enter_context(self.broker.parting(fault.which, one_way=fault.one_way))]
+            elif isinstance(fault, PauseNodes):
+                stack.enter_context(self.broker.halting(fault.which))
+                yield []
             else:
                 pids = self.node.target.processes()
                 yield stack.enter_context(shortage.taken(fault, disk[0] if disk else None, pids))

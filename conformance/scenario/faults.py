@@ -29,7 +29,7 @@ class Cause(enum.StrEnum):
     SHORTAGE = "a resource runs out for a time"
     DAMAGE = "stored data are damaged"
     POWER = "the power fails"
-    NODES = "nodes are killed"
+    NODES = "nodes are killed, stopped or halted"
     NETWORK = "the network splits"
 
 
@@ -176,6 +176,26 @@ class PartNodes(_Shortage, frozen=True):
         way = ("between", "and") if not self.one_way else ("from", "to")
         apart = f"No byte crosses {way[0]} {_NODES[self.which]} {way[1]} the others from {when} on"
         return f"{apart}; {self.hold_s:g} s later {end}."
+
+
+class PauseNodes(_Shortage, frozen=True):
+    """SIGSTOP to every process of a node of several, and SIGCONT `hold_s` seconds after every thread of it was halted.
+
+    `which`: the one that is `serving` the client, which stays connected to it, or `another`. The others may go on
+    without it meanwhile: then it is behind when it wakes, and does not know that.
+    """
+
+    which: Literal["serving", "another"]
+    cause = Cause.NODES
+    counted = ("pause of a node", "pauses of a node")
+    means = Means.NODES
+
+    @property
+    def failure_model(self) -> str:
+        return f"{_NODES[self.which]} is halted for a time"
+
+    def says(self, when: str) -> str:
+        return f"SIGSTOP to every process of {_NODES[self.which]} at {when}, and SIGCONT {self.hold_s:g} s later."
 
 
 _CUTS = {"fin": "Close the connection cleanly", "rst": "Reset the connection", "half_open": "Silence the connection"}
@@ -473,10 +493,25 @@ class KillNodes(_Fault, frozen=True):
         return f"SIGKILL to every process of {_NODES[self.which]} at {when}."
 
 
-TogetherFault = Kill | Stop | Pause | KillNodes
+class StopNodes(KillNodes, frozen=True):
+    """SIGTERM to nodes of a broker of several, at a trigger: an orderly end of them under load."""
+
+    counted = ("stop of nodes", "stops of nodes")
+    commands = ("stop",)
+    signal = Signals.SIGTERM
+
+    @property
+    def failure_model(self) -> str:
+        return f"orderly stop of {_NODES[self.which]}"
+
+    def says(self, when: str) -> str:
+        return f"SIGTERM to {_NODES[self.which]} at {when}."
+
+
+TogetherFault = Kill | Stop | Pause | KillNodes | StopNodes
 """Faults of a client that other clients may meet beside it."""
 
-Shortage = FilledDisk | FilesUsedUp | PartNodes
+Shortage = FilledDisk | FilesUsedUp | PartNodes | PauseNodes
 
 ClientFault = TogetherFault | ConsumerCrash | PowerLoss | Shortage
 """Faults that a client process fires."""

@@ -1,7 +1,18 @@
-"""Nodes of a broker of several die while clients use it, and come back."""
+"""Nodes of a broker of several die or are stopped while clients use it, and come back."""
 
 from conformance.scenario import Check, Liar, scenario, sent_before
-from conformance.scenario.script import SETTLE, Between, Consume, KillNodes, Nth, OneOf, Publish, Restart, Rounds
+from conformance.scenario.script import (
+    SETTLE,
+    Between,
+    Consume,
+    KillNodes,
+    Nth,
+    OneOf,
+    Publish,
+    Restart,
+    Rounds,
+    StopNodes,
+)
 
 ROUNDS = 5
 AT_A_CONFIRM = Nth("confirm", Between(50, 300))
@@ -10,6 +21,11 @@ TAKES_OVER, RETURNS = Restart(), Restart()
 """Another node serves; the one that died is started, and in step again."""
 
 LOST = Check("lost", exposure="confirmed_in_window", control=Liar("confirms-before-its-replica"))
+FORGOTTEN = Check(
+    "delivered_after_restart",
+    exposure="acknowledgements_confirmed",
+    control=Liar("forgets-acknowledgements-at-failover"),
+)
 
 
 @scenario
@@ -112,13 +128,7 @@ class ServingNodeKilledWhileAcknowledging:
         ),
         *SETTLE,
     )
-    checks = (
-        Check(
-            "delivered_after_restart",
-            exposure="acknowledgements_confirmed",
-            control=Liar("forgets-acknowledgements-at-failover"),
-        ),
-    )
+    checks = (FORGOTTEN,)
 
 
 @scenario
@@ -141,3 +151,61 @@ class ServingNodeKilledDuringCommit:
         *SETTLE,
     )
     checks = (Check("half_applied", exposure="commits_at_risk", control=Liar("replicates-half-a-transaction")),)
+
+
+@scenario
+class NodesRestartedInTurn:
+    """A publisher keeps 100 persistent messages in flight while the nodes are restarted one after the other.
+
+    So a broker of several nodes gets a new version: a node beside the one that serves is stopped in order and started
+    again, and once it is in step the one that serves is stopped, and another one takes over.
+    """
+
+    mode = "async_ack"
+    steps = (
+        sent_before(100),
+        Rounds(
+            (
+                Publish(400, window=100, until=StopNodes(AT_A_CONFIRM, "another")),
+                RETURNS,
+                Publish(50_000, window=100, until=StopNodes(AT_A_CONFIRM, "serving")),
+                TAKES_OVER,
+                RETURNS,
+            ),
+            ROUNDS,
+        ),
+        *SETTLE,
+    )
+    checks = (
+        LOST,
+        Check("stuck", exposure="confirmed", control=Liar("stuck-after-recovery", trials=3, waits_for_liveness=True)),
+    )
+
+
+@scenario
+class ServingNodeStoppedWhileAcknowledging:
+    """A consumer acknowledges each message and reads the confirmation; the node that serves it is stopped in order.
+
+    What was acknowledged and confirmed must not come from the node that takes over.
+    """
+
+    mode = "individual"
+    steps = (
+        Rounds(
+            (
+                Publish(60, window=60),
+                Consume(
+                    "individual",
+                    prefetch=50,
+                    acknowledge=2,
+                    confirm=True,
+                    until=StopNodes(Nth("ack", Between(10, 24)), "serving"),
+                ),
+                TAKES_OVER,
+                RETURNS,
+            ),
+            ROUNDS,
+        ),
+        *SETTLE,
+    )
+    checks = (FORGOTTEN,)

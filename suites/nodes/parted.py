@@ -1,9 +1,9 @@
-"""Nodes of a broker of several cannot reach each other for a time, while clients use it."""
+"""A node of several and the others cannot reach each other, or it is halted, for a time, while clients work."""
 
 from typing import Literal
 
 from conformance.scenario import Check, Liar, scenario, sent_before
-from conformance.scenario.script import SETTLE, Between, Consume, Nth, PartNodes, Publish, Restart, Step
+from conformance.scenario.script import SETTLE, Between, Consume, Nth, PartNodes, PauseNodes, Publish, Restart, Step
 
 AT_A_CONFIRM = Nth("confirm", Between(50, 200))
 APART_S = 8
@@ -28,10 +28,12 @@ SERVES_AND_KEEPS = (Check("not_served", exposure="sends", control=Liar("confirms
 def _sending(
     apart_s: float, cut_off: Which = "serving", node: Literal["", "another"] = "", *, one_way: bool = False
 ) -> Publish:
-    """A publisher that goes on for a while once the nodes are joined."""
-    count = int((3 + apart_s + 3) * 100)
-    fault = PartNodes(AT_A_CONFIRM, apart_s, cut_off, one_way=one_way)
-    return Publish(count, window=100, every_ms=10, node=node, until=fault)
+    return _through(PartNodes(AT_A_CONFIRM, apart_s, cut_off, one_way=one_way), node)
+
+
+def _through(fault: PartNodes | PauseNodes, node: Literal["", "another"] = "") -> Publish:
+    """A publisher that goes on for a while after the fault."""
+    return Publish(int((3 + fault.hold_s + 3) * 100), window=100, every_ms=10, node=node, until=fault)
 
 
 def _until_death(cut_off: Which) -> tuple[Step, ...]:
@@ -173,3 +175,53 @@ class ServingNodeCutOffWhileAcknowledging:
             "delivered_after_restart", exposure="acknowledgements_confirmed", control=Liar("stale-replica-takes-over")
         ),
     )
+
+
+@scenario
+class ServingNodeHalted:
+    """A publisher sends 100 messages a second. The node that serves it is halted for 8 seconds, and goes on.
+
+    The publisher stays connected: what it has sent is read later, by a node that may not know that another one took
+    over. Another publisher comes, and then the node that serves is killed.
+    """
+
+    mode = "async_ack"
+    varies = False
+    steps = (_through(PauseNodes(AT_A_CONFIRM, APART_S, "serving")), *JOINED)
+    checks = SERVES_AND_KEEPS
+
+
+@scenario
+class ServingNodeHaltedForLong:
+    """The same for 90 seconds: longer than brokers of several nodes wait for a node before they go on without it."""
+
+    mode = "async_ack"
+    varies = False
+    thorough = True
+    steps = (_through(PauseNodes(AT_A_CONFIRM, LONG_S, "serving")), *JOINED)
+    checks = (KEEPS,)
+
+
+@scenario
+class AnotherNodeHalted:
+    """A publisher sends 100 messages a second. A node beside the one that serves is halted for 8 seconds, and goes on.
+
+    The broker may wait for it, or go on without it. In the second case it is behind, and must not serve before it has
+    what it missed: the node that serves is killed soon after.
+    """
+
+    mode = "async_ack"
+    varies = False
+    steps = (_through(PauseNodes(AT_A_CONFIRM, APART_S, "another")), *JOINED)
+    checks = SERVES_AND_KEEPS
+
+
+@scenario
+class AnotherNodeHaltedForLong:
+    """The same for 90 seconds."""
+
+    mode = "async_ack"
+    varies = False
+    thorough = True
+    steps = (_through(PauseNodes(AT_A_CONFIRM, LONG_S, "another")), *JOINED)
+    checks = (KEEPS,)

@@ -16,7 +16,7 @@ from conformance.errors import FaultError, LaunchError, UsageError
 from conformance.faults.possible import ThisMachine
 from conformance.followup import contract
 from conformance.ledger import Ledger
-from conformance.processes import send_all
+from conformance.processes import is_stopped, send_all, wait_stopped
 from conformance.run.readiness_probe import ProbeClient
 from conformance.scenario.needs import ANOTHER_NODE
 from conformance.scenario.script import KillNodes, Nth, PowerLoss
@@ -97,6 +97,23 @@ def test_a_node_that_missed_messages_while_parted_does_not_serve_without_them(tm
 
 
 @pytest.mark.process
+def test_a_node_that_was_halted_goes_on_when_the_client_died(tmp_path):
+    """It may have missed something: so the other one, which then dies, is started too."""
+    broker, _ = prepared(tmp_path, opened("reference", 2))
+    with broker:
+        broker.start()
+        first, another = broker.node, broker.met("another")
+        with broker.halting("another"), another.armed() as handles:
+            send_all(handles, signal.SIGSTOP)
+            assert wait_stopped(handles, 5)
+        assert not any(is_stopped(pid) for pid in another.processes())
+
+        kill(broker.met("serving"))
+        broker.start()
+        assert not first.gone()
+
+
+@pytest.mark.process
 def test_a_node_that_was_not_started_may_be_the_one_that_serves(tmp_path):
     """Too few are left, so what died is started; and the one that was left takes over meanwhile."""
     pair = opened("reference", 2)
@@ -138,6 +155,8 @@ def test_a_broker_of_one_node_or_without_links_cannot_be_parted(tmp_path):
     single = one.prepare(tmp_path / "one", one.effective({}), ["q"], Ledger(tmp_path / "one", "one"))
     with single, pytest.raises(FaultError, match="the broker has one node"):
         single.parting("serving")
+    with pytest.raises(FaultError, match="the broker has one node"):
+        single.halting("serving")
 
     pair = opened("reference", 2)
     rules = pair.adapter.file.nodes

@@ -1,8 +1,9 @@
-"""A resource that is taken away for a time: the space of a disk, and the files that a process may open."""
+"""What is taken away for a time: the space of a disk, the files that a process may open, and a node of several."""
 
 import errno
 import os
 import resource
+import signal
 import socket
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from conformance.errors import FaultError
 from conformance.faults import shortage
 from conformance.faults.power.image import LossyDisk, cannot
 from conformance.ledger import Ledger
-from conformance.scenario.script import FilesUsedUp, FilledDisk, Nth
+from conformance.scenario.script import FilesUsedUp, FilledDisk, Nth, PauseNodes
 
 pytestmark = pytest.mark.process
 
@@ -119,3 +120,34 @@ def test_a_process_that_has_ended_is_no_effect(victim):
     assert processes.wait_ended(handles, 10)
     with pytest.raises(FaultError, match="no process of the broker"), shortage.taken(USED_UP, None, []) as descriptors:
         shortage.taking(USED_UP, [*descriptors, *handles], NOWHERE)[0].begin()
+
+
+HALTED = PauseNodes(Nth("confirm", 1), 1, "serving")
+
+
+@pytest.fixture
+def node(victim):
+    """The pid of a process that is a node, and how a client halts it."""
+    pid, handles, _ = victim
+    return pid, shortage.taking(HALTED, handles, NOWHERE)[0]
+
+
+def test_a_node_is_halted_and_goes_on(node):
+    pid, pause = node
+
+    assert (pause.begin(), processes.is_stopped(pid)) == ("every thread of the node stopped", True)
+    assert pause.missed() == ""
+    pause.end()
+    assert not processes.is_stopped(pid)
+
+
+def test_a_pause_without_an_effect_is_an_error(node):
+    """There is no node, or it went on before the end."""
+    pid, pause = node
+    with pytest.raises(FaultError, match="or there is none"):
+        shortage.taking(HALTED, [], NOWHERE)[0].begin()
+
+    pause.begin()
+    os.kill(pid, signal.SIGCONT)
+    with pytest.raises(FaultError, match="the node did not stay halted"):
+        pause.missed()

@@ -11,6 +11,7 @@ import concurrent.futures
 import contextlib
 import dataclasses
 import functools
+import signal
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -28,7 +29,7 @@ from conformance.adapters.launch.plan import BrokerSetup, BrokerSource, Plan
 from conformance.adapters.launch.process_tree import Tree
 from conformance.errors import FaultError, LaunchError, UsageError
 from conformance.ledger import Ledger, child_environment
-from conformance.processes import open_pidfd, wait_ended
+from conformance.processes import open_pidfd, send_all, wait_ended
 
 LEADER_S = 30.0
 """Seconds within which each queue must have a leader; one that has none after that may be served to no client."""
@@ -148,6 +149,16 @@ class ClusterBroker:
             others = [node for node in self.nodes if node is not self.node and not node.gone()]
             return SeveralNodes([self.node, *others[: len(self.nodes) // 2]])
         return self._another()
+
+    @contextlib.contextmanager
+    def halting(self, which: str) -> Iterator[None]:
+        target = self.met(which)
+        self._maybe_behind = True
+        try:
+            yield
+        finally:
+            with target.armed() as handles:
+                send_all(handles, signal.SIGCONT)
 
     @contextlib.contextmanager
     def parting(self, which: str, *, one_way: bool = False) -> Iterator[int]:

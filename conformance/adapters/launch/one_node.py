@@ -37,6 +37,9 @@ class OneNodeBroker(abc.ABC):
     def parting(self, which: str, *, one_way: bool = False) -> contextlib.AbstractContextManager[int]:
         raise FaultError("the broker has one node, which cannot be parted from another")
 
+    def halting(self, which: str) -> contextlib.AbstractContextManager[None]:
+        raise FaultError("the broker has one node, and none beside it that goes on")
+
     @property
     def nodes(self) -> tuple[Self]:
         return (self,)

@@ -294,7 +294,7 @@ class TrialPlayer:
 
     def _meet(self, fault: TogetherFault, groups: Sequence[Sequence[Job]]) -> None:
         """Run clients beside each other until a fault that this trial fires, or another one of its company."""
-        self.met = self.broker.met(fault.which) if isinstance(fault, KillNodes) else self.node.target
+        self.met = self.running.met(fault)
         number, owner = self.company.next_fault(self.planned.index)
         if owner == self.planned.id:
             self._fire(number, fault, groups)
@@ -424,7 +424,7 @@ class TrialPlayer:
 
     def _play_without(self, job: Job, fault: PowerLoss | Shortage) -> JobResult:
         """Let the client take the disk of the broker away for good, or a resource for a time."""
-        self.met = self.node.target
+        self.met = self.running.met(fault)
         with self.running.without(fault) as first, self.met.armed(*fault.armed_by) as handles:
             result = self.client_runner.play(job, [*first, *handles])
         self._note_fired(result)
