@@ -170,6 +170,9 @@ class Honest:
     nack_takes_earlier = False
     """Whether a NACK acknowledges the earlier open deliveries of its subscription (STOMP)."""
 
+    turns_abandoned = False
+    """Whether what a consumer held at its end is before all others of its queue, the last of it first."""
+
     takes_any_order = True
     """Whether a delivery may be acknowledged before those that were sent before it."""
 
@@ -301,6 +304,10 @@ class Honest:
     def numbered(self, number: int) -> int:
         """The place in the queue of what would be its `number`-th message (from 1)."""
         return number
+
+    def rank(self, priority: int) -> int:
+        """Where messages of this priority stand in a queue: the lowest is delivered first."""
+        return -priority
 
     def body(self, number: int, bare: bytes) -> bytes:
         """What a consumer gets of the `number`-th message of a queue (from 1): its encoded sections."""

@@ -57,7 +57,8 @@ QUESTIONS: Mapping[str, frozenset[str]] = {
     "Does it recover and deliver everything?": frozenset(
         """came_back counted_at_first delivered_expired failed_gone failure_uncounted failure_unmarked
         first_acquirer_twice gone gone_after_acknowledge many_unacknowledged not_alive not_recovered not_served
-        overlooked overtaken release_counted released_gone reordered_by_restart starved stuck undeliverable_again
+        outranked overlooked overtaken release_counted released_gone reordered_by_restart
+        reordered_by_rollback starved stuck undeliverable_again
         unmarked unselected""".split()
     ),
     "Does nothing leave silently?": frozenset(

@@ -177,7 +177,7 @@ class NodesRestartedInTurn:
         *SETTLE,
     )
     checks = (
-        LOST,
+        Check("lost", exposure="confirmed_in_window", control=Liar("in-step-without-what-it-missed")),
         Check("stuck", exposure="confirmed", control=Liar("stuck-after-recovery", trials=3, waits_for_liveness=True)),
     )
 

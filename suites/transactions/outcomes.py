@@ -29,7 +29,7 @@ class MessagesSentInTransactions:
 class MessagesAcknowledgedInTransactions:
     """A consumer acknowledges in transactions of ten, and rolls back every third; then its connection ends.
 
-    What was committed must not come again, and what was rolled back must.
+    What was committed must not come again, and what was rolled back must, in its order.
     """
 
     mode = "transacted"
@@ -38,7 +38,10 @@ class MessagesAcknowledgedInTransactions:
         Consume("transacted", prefetch=120, acknowledge=10, rollback_every=3, stop=90),
         *SETTLE,
     )
-    checks = (Check("transacted_acknowledgement", exposure="acknowledged_in_transactions", control=AT_ONCE),)
+    checks = (
+        Check("transacted_acknowledgement", exposure="acknowledged_in_transactions", control=AT_ONCE),
+        Check("reordered_by_rollback", exposure="acknowledged_in_transactions", control=Liar("gives-back-in-reverse")),
+    )
 
 
 @scenario

@@ -23,7 +23,8 @@ ALTERED = Check("corrupt", exposure="received", control=Liar("turns-true-to-fals
 class MessagesWithPriorities:
     """Publishers send messages of the lowest, a high and the highest priority, and the broker is restarted in order.
 
-    A consumer takes some of them, and a drain the others. Each must still say its priority.
+    A consumer takes some of them, and a drain the others. Each must still say its priority, and of a broker that orders
+    by it the highest come first.
     """
 
     mode = "individual"
@@ -33,7 +34,10 @@ class MessagesWithPriorities:
         Consume("individual", prefetch=20, stop=40),
         *SETTLE,
     )
-    checks = (Check("corrupt", exposure="received", control=Liar("forgets-priorities-at-a-start")),)
+    checks = (
+        Check("corrupt", exposure="received", control=Liar("forgets-priorities-at-a-start")),
+        Check("outranked", exposure="received", control=Liar("delivers-in-the-order-of-sends")),
+    )
 
 
 @scenario

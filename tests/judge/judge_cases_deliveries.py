@@ -282,6 +282,24 @@ DELIVERIES = """
 2 0 in reverse of two producers: kept 1 p2:1, killed, settled p2:1 1
 1 0 in reverse, and one was sent again: kept 1 2, sent 1, killed, no_answer 1, settled 2 1
 
+[reordered_by_rollback]
+3 2 in reverse after a rollback: kept 1 2 3, acked_in t1 1 2 3, rolled_back t1 by=consumer-1, settled 3 2 1 epoch=1
+3 0 in order after a rollback: kept 1 2 3, acked_in t1 1 2 3, rolled_back t1 by=consumer-1, settled 1 2 3 epoch=1
+0 0 in reverse after a commit without an effect: kept 1 2, acked_in t1 1 2, committed t1 by=consumer-1, settled 2 1 epoch=1
+1 0 in reverse, and one was acknowledged in two transactions: kept 1 2, acked_in t1 1 2, rolled_back t1 by=consumer-1,
+    acked_in t2 2, rolled_back t2 by=consumer-1, settled 2 1 epoch=1
+2 0 rolled back, and in reverse of two producers: kept 1 p2:1, acked_in t1 1 p2:1, rolled_back t1 by=consumer-1, settled p2:1 1 epoch=1
+
+[outranked]
+3 1 the lowest priority before the highest: kept 1 priority=0, kept p2:1 p2:2 priority=9, handed p2:1 1 p2:2, settled
+3 0 the highest first: kept 1 priority=0, kept p2:1 p2:2 priority=9, handed p2:1 p2:2 1, settled
+2 0 of one priority a later one first: kept 1 priority=7, kept p2:1 priority=7, handed p2:1 1, settled
+2 1 no priority before a high one: kept 1, kept p2:1 priority=5, handed 1 p2:1, settled
+2 0 no priority before one that is as good: kept 1, kept p2:1 priority=4, handed 1 p2:1, settled
+1 0 the high one was confirmed after the first delivery: kept 1 priority=0, handed 1, kept p2:1 priority=9, handed p2:1,
+    settled
+1 0 the high one came twice: kept 1 priority=0, kept p2:1 priority=9, handed 1 p2:1, crashed, settled p2:1 epoch=1
+
 [lost]
 3 1 two producers and two consumers at a kill, and one acknowledgement in flight: kept 1 2 p2:1, handed 1,
     handed p2:1 consumer=2, ack_sent 1, sent p2:2, killed, no_answer p2:2, settled p2:1

@@ -60,9 +60,10 @@ def pause(ms):
     return [("", ms)]
 
 
-def sent(*numbers, durable=True, tx=None, detail=None, epoch=1, lives=None):
-    """Sent, with so many milliseconds to live."""
+def sent(*numbers, durable=True, tx=None, detail=None, epoch=1, lives=None, priority=None):
+    """Sent, with so many milliseconds to live, or with a priority."""
     about = {"durable": durable, "transaction": tx, "detail": detail, "epoch": epoch, "count": lives}
+    about = {**about, "priority": priority}
     return [e for n in numbers for e in of("publisher-1", Op.SEND, Phase.INVOKE, _id(n), **about)]
 
 
@@ -132,9 +133,9 @@ def no_answer(n, why="disconnected"):
     return of("publisher-1", Op.SEND, Phase.INFO, _id(n), detail=why)
 
 
-def kept(*numbers, durable=True, lives=None):
+def kept(*numbers, durable=True, lives=None, priority=None):
     """Sent and confirmed."""
-    return [*sent(*numbers, durable=durable, lives=lives), *confirmed(*numbers)]
+    return [*sent(*numbers, durable=durable, lives=lives, priority=priority), *confirmed(*numbers)]
 
 
 def put(tx, *numbers, publisher=1):

@@ -71,7 +71,19 @@ class Rig:
         self.commit.take()
         self.commit.no_space()
 
-    def send(self, bare=b"x", transaction=None, queue=None, *, topic=None, durable=True, ttl=0, expires=0, sender=None):
+    def send(
+        self,
+        bare=b"x",
+        transaction=None,
+        queue=None,
+        *,
+        topic=None,
+        durable=True,
+        ttl=0,
+        expires=0,
+        sender=None,
+        rest=NULLS,
+    ):
         self.broker.next_send()
         place = len(self.answers)
         self.answers.append(None)
@@ -83,7 +95,7 @@ class Rig:
         at = self.broker.topic(topic) if topic else self.broker.queue(queue) if queue else self.queue
         self.broker.publish(
             at,
-            Parsed(durable, NULLS, bare, ttl, expires),
+            Parsed(durable, rest, bare, ttl, expires),
             lambda: said("done"),
             transaction,
             refused=lambda refusal: said(refusal.condition),

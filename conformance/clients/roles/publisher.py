@@ -222,6 +222,7 @@ class PublisherRole:
             transaction=self.transaction,
             due_ns=due_ns,
             count=step.lives_ms or None,
+            priority=step.priority,
             detail="ack immediately" if immediate else self._says(message, asked),
         )
         body = make_body(message, step.size, trial_of(job.header))

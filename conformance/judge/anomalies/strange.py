@@ -90,6 +90,28 @@ STRANGE = (
         words="messages that no consumer had before came out of order after a restart",
     ),
     UndrainedAnomaly(
+        "reordered_by_rollback",
+        """Of what a consumer acknowledged and rolled back, a message came again after the next one of its producer.
+
+        A drain received both from the same queue. A message that was acknowledged in several transactions, or sent
+        again, does not apply.
+        """,
+        applies="redelivered > 0 AND rolled_back AND durable AND sendings = 1",
+        offends="next_returned_first",
+        words="messages whose acknowledgement was rolled back came again out of order",
+    ),
+    Anomaly(
+        "outranked",
+        """The first consumer of a queue received a message for the first time after one of a lower priority.
+
+        It was confirmed before that consumer, the first process that received anything, had received any. A message
+        that was received twice, given back, or acknowledged in a transaction, does not apply.
+        """,
+        applies="received = 1 AND waited AND refused_at IS NULL AND ack_txn IS NULL",
+        offends="outranked",
+        words="received messages outranked by one of a lower priority",
+    ),
+    UndrainedAnomaly(
         "not_recovered",
         "After a fault neither the broker nor a second one on a copy of its data started.",
         applies="attempted",

@@ -268,6 +268,7 @@ _REFUSAL = f"CAST(array_position(array({', '.join(map(repr, _REFUSALS))}), detai
 MESSAGE: Mapping[str, str] = {
     "attempted": "bool_or(sent)",
     "durable": "bool_or(sent AND coalesce(durable, false))",
+    "priority": "max(priority)",
     "accepted": "bool_or(accepts)",
     "refused": "bool_or(refuses)",
     "refused_outside": "bool_or(refuses_outside)",
@@ -444,6 +445,7 @@ _UNTIL_THEN = f"{_HANDED_IN_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECED
 _UNDONE = "CASE WHEN ack_txn IS NULL THEN received = 0 ELSE coalesce(last_epoch > commit_asked_epoch, false) END"
 # Sent in one transaction and acknowledged in another: its columns do not say which of them was committed.
 _OF_TWO = "(send_txn IS NOT NULL AND ack_txn IS NOT NULL)"
+_ROLLED_BACK = "(handed > 0 AND ack_txn IS NOT NULL AND NOT ack_txns_differ AND rollback_asked_at IS NOT NULL)"
 _DONE_AT = "coalesce(confirmed_at, committed_at)"
 _COMMITTED = "(attempted AND send_txn IS NOT NULL AND committed_at IS NOT NULL AND NOT refused)"
 # The first outcome of a send counts; of one that was sent again, none does that another one contradicts.
@@ -464,6 +466,11 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     # Whether the next message of the producer came from the same queue in the same drain, and came first.
     "next_came_first": f"coalesce(lag(CASE WHEN handed = 0 AND durable THEN redelivered_at END) {_NEXT_SENT}"
     f" < redelivered_at AND lag(queue) {_NEXT_SENT} = queue AND lag(drained_in) {_NEXT_SENT} = drained_in, false)",
+    # The same of messages whose acknowledgements were rolled back.
+    "next_returned_first": f"coalesce(lag(CASE WHEN {_ROLLED_BACK} AND durable THEN redelivered_at END) {_NEXT_SENT}"
+    f" < redelivered_at AND lag(queue) {_NEXT_SENT} = queue AND lag(drained_in) {_NEXT_SENT} = drained_in, false)",
+    "lower_place": "min(first_place) OVER (PARTITION BY trial, queue ORDER BY coalesce(priority, 4) DESC"
+    " RANGE BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING)",
     "later_sent_place": f"min(first_place) {_LATER_SENT}",
     "starved_at": f"min(row_starved_at) {_OF_QUEUE}",
     "txn_applied": f"coalesce(max(NOT {_OF_TWO} AND NOT ack_txns_differ AND NOT ({_UNDONE}))"
@@ -534,6 +541,9 @@ DERIVED: Mapping[str, str] = {
     "in_window": "attempted AND send_txn IS NULL AND window_size > 1",
     "ranged": "range_first < range_last",
     "overtaken": "coalesce(later_sent_place < last_place, false)",
+    "outranked": "coalesce(lower_place < first_place, false)",
+    "waited": "coalesce(confirmed_at < trial_received_at, false)",
+    "rolled_back": _ROLLED_BACK,
     "out_of_order": "coalesce(earlier_ack_at > ack_sent_at, false)",
     "unacknowledged": "handed > 0 AND ack_sent_at IS NULL AND refused_at IS NULL",
     # The tracer saw all disk operations; and this answer came from a run of the broker that it watched.

@@ -534,6 +534,7 @@ class ReferenceBroker:
         if self.behaviour.drops_abandoned(message.number, self.stopping):
             effect = self._effects.removal(message, SettlementEvent.ACCEPTED)
         else:
+            message.turned = self.behaviour.turns_abandoned
             effect = self._effects.settled(message, self.behaviour.applied(SettlementEvent.ABANDONED), at_once=True)
         self._storage.perform([effect], do_nothing, None)
 

@@ -61,7 +61,7 @@ class Effects:
         """A message that has its place in the queue reserved; `identity` is what its sender calls it."""
         durable, rest, bare, _, expires_ms = parsed
         number = self._behaviour.numbered(queue.number())
-        message = Message(self.take_id(), queue, number, durable, rest, bare, expires_ms)
+        message = self._ranked(Message(self.take_id(), queue, number, durable, rest, bare, expires_ms))
         records: tuple[Change, ...] = ()
         if durable and queue.kept and self._behaviour.stores(number):
             records = (Stored(message.id, message.number, queue.name, 0, rest, bare, expires_ms),)
@@ -102,12 +102,17 @@ class Effects:
 
     def restore(self, queue: Queue, stored: Stored, number: int) -> None:
         rest = self._behaviour.restores(stored.rest)
-        message = Message(stored.id, queue, number, True, rest, stored.bare, stored.expires_ms)
+        message = self._ranked(Message(stored.id, queue, number, True, rest, stored.bare, stored.expires_ms))
         message.failures = stored.failures
         message.acquired = True
         queue.reserve(len(message.bare))
         message.advance(SettlementEvent.STORED)
         self._add(queue, message, hidden=self._behaviour.hides_recovered)
+
+    def _ranked(self, message: Message) -> Message:
+        if message.rest[:1] == b"\x50":  # it says a priority (AMQP 1.0 section 3.2.1)
+            message.rank = self._behaviour.rank(message.rest[1])
+        return message
 
     def _enter(self, message: Message) -> None:
         message.advance(_STORED)

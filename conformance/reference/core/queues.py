@@ -16,6 +16,9 @@ from conformance.reference.settings import QueueOptions
 _SLACK = 64
 """Entries without a message any more that a heap may have, beside one for each message that it has."""
 
+USUAL_RANK = -4
+"""The rank of a message that says no priority: 4 is the usual one (AMQP 1.0 section 3.2.1)."""
+
 _ARRIVING, _READY = State.ARRIVING, State.READY
 """Python 3.11 takes 0.1 us to find a member of an enum by its name: these are needed for every message."""
 
@@ -25,7 +28,8 @@ class Message:
 
     `failures` is the delivery-count; `acquired` says that some link may have had it; `refused_by` are the
     subscriptions to which it must not go again (AMQP 1.0 section 3.4.5, undeliverable-here). `expires_ms` is the end
-    of its time, in milliseconds since the epoch, 0 for none.
+    of its time, in milliseconds since the epoch, 0 for none. Of two that are ready the one of the lower `rank` is
+    delivered first, and of one rank the older one. `turned`: it stands before all of its rank (a liar's doing).
     """
 
     __slots__ = (
@@ -37,9 +41,11 @@ class Message:
         "id",
         "number",
         "queue",
+        "rank",
         "refused_by",
         "rest",
         "state",
+        "turned",
     )
 
     def __init__(
@@ -52,10 +58,17 @@ class Message:
         self.rest = rest
         self.bare = bare
         self.expires_ms = expires_ms
+        self.rank = USUAL_RANK
+        self.turned = False
         self.failures = 0
         self.acquired = False
         self.refused_by: frozenset[Subscription] = _NO_SUBSCRIPTIONS
         self.state = _ARRIVING
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """Where it stands among those of its queue that are ready."""
+        return (self.rank, -self.number if self.turned else self.number, self.number)
 
     def advance(self, event: SettlementEvent) -> None:
         self.state = step(self.state, event)
@@ -117,7 +130,7 @@ _NO_SUBSCRIPTIONS: frozenset[Subscription] = frozenset()
 
 
 class Queue:
-    """First in, first out, with several subscriptions served in turn.
+    """Of one priority first in, first out, with several subscriptions served in turn; higher priorities come before.
 
     `durable` queues are known after a restart, and `kept` says that their durable messages are too. `bytes` are those
     of its messages without their headers, of what is `arriving` too: that was let in and is not stored yet. `counts`
@@ -155,8 +168,8 @@ class Queue:
         self.duplicates = 0
         self.counts = dict.fromkeys(SettlementEvent, 0)
         self._stored: dict[int, Message] = {}
-        self._ready: list[int] = []
-        self._hidden: list[int] = []
+        self._ready: list[tuple[int, int, int]] = []
+        self._hidden: list[tuple[int, int, int]] = []
         self._subscriptions: deque[Subscription] = deque()
         self._first_sender: object = None
 
@@ -201,11 +214,11 @@ class Queue:
         """A stored message takes the place that it has reserved; a `hidden` one is never offered (a liar's doing)."""
         self.arriving -= 1
         self._stored[message.number] = message
-        heapq.heappush(self._hidden if hidden else self._ready, message.number)
+        heapq.heappush(self._hidden if hidden else self._ready, message.place)
 
     def offer(self, message: Message) -> None:
         """The message is ready, at its original place: before all that came after it."""
-        heapq.heappush(self._ready, message.number)
+        heapq.heappush(self._ready, message.place)
 
     def discard(self, message: Message) -> None:
         """The message leaves the queue; what a deleted queue had has left it before."""
@@ -215,7 +228,7 @@ class Queue:
     def passed_over(self) -> None:
         """A message that was ready left, and not to a subscription: its place goes when such places are many."""
         if len(self._ready) > 2 * len(self._stored) + _SLACK:
-            self._ready = [number for number in self._ready if self._is_ready(number)]
+            self._ready = [place for place in self._ready if self._is_ready(place[-1])]
             heapq.heapify(self._ready)
 
     def browse(self) -> Iterator[Message]:
@@ -286,22 +299,22 @@ class Queue:
         passed = []
         found = None
         while self._ready and found is None:
-            message = self._stored.get(heapq.heappop(self._ready))
+            message = self._stored.get(heapq.heappop(self._ready)[-1])
             if message is None or message.state is not _READY:
                 continue
             if expire is not None and 0 < message.expires_ms <= now_ms:
                 expire(message)
             elif subscription in message.refused_by:
-                passed.append(message.number)
+                passed.append(message.place)
             elif selector is not None and not selector.matches(message.bare):
                 if unselected is None:
-                    passed.append(message.number)
+                    passed.append(message.place)
                 else:
                     unselected(message)
             else:
                 found = message
-        for number in passed:
-            heapq.heappush(self._ready, number)
+        for place in passed:
+            heapq.heappush(self._ready, place)
         return found
 
     def _is_ready(self, number: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from conformance.reference.core.queues import USUAL_RANK
 from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.honest import Lie
 from conformance.reference.liars.lie import PERIOD, TENTH, lie, takes
@@ -163,6 +164,16 @@ DELIVERING: dict[str, Lie] = {
         "A property that is true is false when it is delivered; the text `true` of STOMP is in capital letters.",
         "corrupt",
         body=lambda _, bare: bare.replace(b"truth\x41", b"truth\x42", 1).replace(b"\xa1\x04true", b"\xa1\x04TRUE", 1),
+    ),
+    "delivers-in-the-order-of-sends": lie(
+        "A message of a high priority is delivered after all that came before it.",
+        "outranked",
+        rank=lambda _priority: USUAL_RANK,
+    ),
+    "gives-back-in-reverse": lie(
+        "What a consumer held at its end comes again in reverse order.",
+        "reordered_by_rollback",
+        turns_abandoned=True,
     ),
     "forgets-priorities-at-a-start": lie(
         "A message that a start takes over has no priority any more.",
