@@ -32,7 +32,7 @@ from conformance.errors import (
 )
 from conformance.history import Ended, Header, close_history
 from conformance.run.trial.jobs import reachable
-from conformance.scenario.script import Ask, Consume, Drain, Publish
+from conformance.scenario.script import Ask, Consume, Drain, Publish, Shortage
 
 _PROCESS = {Publish: "publisher", Consume: "consumer", Drain: "drain", Ask: "asker"}
 _GOING_S = 5.0
@@ -199,7 +199,8 @@ class ClientRunner:
                 raise ClientError(f"{path.stem} died: {_last_line(child.log)}")
             raise (BrokerError if result.of_broker else ClientError)(result.error)
         _close(job, Ended.FINISHED)
-        self._check_blocked(result)
+        if not isinstance(job.fault, Shortage):  # who was short of something has to let it go on afterwards
+            self._check_blocked(result)
         self.waited_s += result.waited_s
         self._learn(job.work, result)
         return result

@@ -15,7 +15,7 @@ import msgspec
 
 from conformance import history, records
 from conformance.adapters.interface import Node, Processes
-from conformance.clients.job import UNANSWERED, Job, JobResult, Tolerances
+from conformance.clients.job import NO_CREDIT, UNANSWERED, Job, JobResult, Tolerances
 from conformance.clients.workers.pool import WorkerPool
 from conformance.errors import (
     BlockedError,
@@ -438,8 +438,8 @@ class TrialPlayer:
         self.short = self.was_short = self.client_runner.may_fail = True
         if result.ended == "disconnected":
             self._started_after_shortage()
-        elif result.ended == UNANSWERED:
-            raise BlockedError(f"the broker did not answer a publisher for {result.waited_s:.0f} s")
+        elif result.ended in (UNANSWERED, NO_CREDIT):
+            raise BlockedError(f"the broker let no publisher go on for {result.waited_s:.0f} s: {result.ended}")
 
     def _started_after_shortage(self) -> bool:
         """Start the broker if it has ended for want of something; it may take a while to end."""
