@@ -249,7 +249,12 @@ def strip(course: Course, rows: Iterable[VerdictRow] = ()) -> Markup:
         x = LEFT + at_ms / 1e3 / max(course.seconds, 1e-3) * PART * len(course.sent)
         parts.append(Markup('<line x1="{0:.0f}" x2="{0:.0f}" y1="0" y2="{1}" class="lost"/>').format(x, height - 14))
     parts += [_text(LEFT, height, "0 s"), _text(width, height, f"{course.seconds:.1f} s", kind="end")]
-    return _picture(f"{course.trial}: {course_words(course)}", width, height, parts)
+    return _picture(course.trial, width, height, parts)  # the words stand below it
+
+
+def witnessing(rows: Iterable[VerdictRow]) -> set[str]:
+    """Return the trials of the messages that show these verdicts."""
+    return {witness.trial for row in rows for witness in row.witnesses}
 
 
 def _confirmed_at(trial: str, rows: Iterable[VerdictRow]) -> list[float]:
@@ -393,7 +398,8 @@ def _band(x: int, y: int, width: int, height: int) -> Markup:
 
 
 def _text(x: int, y: int, text: str, kind: str = "") -> Markup:
-    return Markup('<text x="{}" y="{}" class="{}">{}</text>').format(x, y, kind, visible(text))
+    of_class = Markup(' class="{}"').format(kind) if kind else ""
+    return Markup('<text x="{}" y="{}"{}>{}</text>').format(x, y, of_class, visible(text))
 
 
 def _picture(says: str, width: int, height: int, parts: Sequence[Markup]) -> Markup:

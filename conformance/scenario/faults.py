@@ -29,7 +29,7 @@ class Cause(enum.StrEnum):
     SHORTAGE = "a resource runs out for a time"
     DAMAGE = "stored data are damaged"
     POWER = "the power fails"
-    NODES = "nodes are killed, stopped or halted"
+    NODES = "nodes fail"
     NETWORK = "the network splits"
 
 

@@ -155,7 +155,7 @@ def test_a_strip_shows_when_the_broker_was_down_and_when_a_lost_message_was_conf
     assert [("134", "28")] == [(band.get("x"), band.get("width")) for band in tree.iter("rect")]
     lost = [line for line in tree.iter("line") if line.get("class") == "lost"]
     assert [str(pictures.LEFT + round(1.5 * pictures.PART))] * marks == [line.get("x1") for line in lost]
-    assert pictures.course_words(course()) in tree.find("title").text
+    assert course().trial == tree.find("title").text
 
 
 def histogram(of="answer", paced=True, seconds=2.0, longest_ms=0.0009, **counts):
