@@ -75,7 +75,7 @@ class Taken(Protocol):
 def taking(fault: Shortage, descriptors: Sequence[int], address: tuple[str, int]) -> tuple[Taken, Sequence[int]]:
     """Return how a client takes the resource, and the handles of the processes of the broker at this `address`."""
     if isinstance(fault, FilledDisk):
-        return _Filled(descriptors[0]), descriptors[1:]
+        return _Filled(descriptors[0], fault.leaves_percent), descriptors[1:]
     if isinstance(fault, PartNodes):
         return _Parted(descriptors[0]), descriptors[1:]
     if isinstance(fault, PauseNodes):
@@ -84,18 +84,20 @@ def taking(fault: Shortage, descriptors: Sequence[int], address: tuple[str, int]
 
 
 class _Filled:
-    """All the space of a file system, in one file."""
+    """The space of a file system, but for some percent, in one file."""
 
-    def __init__(self, filler: int) -> None:
+    def __init__(self, filler: int, leaves_percent: int) -> None:
         self._filler = filler
+        found = os.fstatvfs(filler)
+        self._leaves = found.f_blocks * found.f_frsize * leaves_percent // 100
 
     def begin(self) -> str:
-        """Take every free block; once more what the broker has freed meanwhile, `_ATTEMPTS` times in all."""
+        """Take every block that is to be taken; again what the broker has freed meanwhile, `_ATTEMPTS` times in all."""
         for _ in range(_ATTEMPTS):
             self._take_free()
-            if (left := _free(self._filler)) < _LEAST:
+            if (left := _free(self._filler)) < self._leaves + _LEAST:
                 return f"{os.fstat(self._filler).st_size} bytes taken, {left} left"
-        raise FaultError(f"the disk of the broker is not full: it has {left} bytes")
+        raise FaultError(f"the disk of the broker is not filled: it has {left} bytes")
 
     def missed(self) -> str:
         return ""
@@ -105,7 +107,7 @@ class _Filled:
 
     def _take_free(self) -> None:
         """Take free blocks in halves: a file system may refuse a size for which it has no room."""
-        piece = _free(self._filler)
+        piece = _free(self._filler) - self._leaves
         while piece >= _LEAST:
             size = os.fstat(self._filler).st_size
             try:

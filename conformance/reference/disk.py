@@ -174,6 +174,8 @@ class JournalThread:
 
     def _stored(self) -> None:
         self._working = False
+        if self._files.full:
+            self._commit.room(False)
         self._commit.finished()
         self._idle.set()
         self._stored_batch()

@@ -118,6 +118,9 @@ class Honest:
     accepts_again = True
     """Whether new connections are taken after one that could not be, for want of a file."""
 
+    refuses_below = 0.0
+    """The share of free space on the file system of its journal below which it refuses persistent messages for ever."""
+
     finds_space_again = True
     """Whether a disk that was full is looked at again."""
 

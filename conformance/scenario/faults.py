@@ -121,13 +121,21 @@ class FilledDisk(_Shortage, frozen=True):
     """Another process takes all the space that is left on the file system of the broker's data, and gives it back.
 
     A real one: every write that needs a new block gets ENOSPC, and by the count of the file system no space is left. It
-    is the broker's own, so nothing else of the machine meets it.
+    is the broker's own, so nothing else of the machine meets it. `leaves_percent`: so much of it stays free, and only
+    the broker's own limit may be passed.
     """
 
+    leaves_percent: int = 0
     counted = ("filled disk", "filled disks")
     means = Means.POWER
-    failure_model = "full disk for a time"
-    words = "Another process fills the disk of the broker at {when}, and frees it {hold_s:g} s later."
+
+    @property
+    def failure_model(self) -> str:
+        return f"{'nearly ' if self.leaves_percent else ''}full disk for a time"
+
+    def says(self, when: str) -> str:
+        but = f" but for {self.leaves_percent} %" if self.leaves_percent else ""
+        return f"Another process fills the disk of the broker{but} at {when}, and frees it {self.hold_s:g} s later."
 
 
 class FilesUsedUp(_Shortage, frozen=True):

@@ -32,6 +32,20 @@ class DiskFilledAndFreed:
 
 
 @scenario
+class DiskNearlyFilledAndFreed:
+    """A publisher sends 50 messages a second. For 12 seconds another process has all of the disk's space but 1 %.
+
+    Brokers have limits of their own, and refuse or block producers before the disk is full. The publisher is connected
+    all the time: it must be let go on when there is space again. Another one comes then, and the broker is killed.
+    """
+
+    mode = "async_ack"
+    varies = False
+    steps = short_of(Publish(900, window=10, every_ms=20, until=FilledDisk(AT, hold_s=12, leaves_percent=1)))
+    checks = (Check("not_served", exposure="sends", control=Liar("never-goes-on-after-little-space")),)
+
+
+@scenario
 class FilesUsedUpAndGivenBack:
     """A publisher sends 100 messages of 90 kB a second. For 3 seconds the broker can open no more files and sockets.
 

@@ -21,6 +21,10 @@ def failing(file, data, offset):
     real(file, data, offset)
 files._write_all = failing
 """
+LITTLE_WHILE = """
+import os
+files._free_share = lambda _: 0.01 if os.path.exists({path!r}) else 0.5
+"""
 
 
 def taken(broker, count):
@@ -74,6 +78,17 @@ def test_a_liar_refuses_for_ever(broker, full):
     assert taken(running, 5) == 0
     full.unlink()
     assert not takes_again(running, 3)
+
+
+@pytest.mark.parametrize(("liar", "there"), [("", 5), ("never-goes-on-after-little-space", 0)])
+def test_a_liar_refuses_for_ever_after_little_space(start, full, liar, there):
+    """An honest broker has no such limit."""
+    running = start(*([f"--liar={liar}"] if liar else []), before=LITTLE_WHILE.format(path=str(full)))
+    assert taken(running, 5) == 5
+    full.touch()
+    taken(running, 5)
+    full.unlink()
+    assert taken(running, 5) == there
 
 
 def test_a_liar_confirms_what_it_has_not_stored(broker, full):

@@ -92,6 +92,12 @@ STORING: dict[str, Lie] = {
         fault="filled_disk",
         finds_space_again=False,
     ),
+    "never-goes-on-after-little-space": lie(
+        "A broker whose disk had less than 2 % free refuses every persistent message from then on.",
+        "not_served",
+        fault="filled_disk",
+        refuses_below=0.02,
+    ),
     "never-syncs-confirms": lie(
         "A send is answered when its record is written, and nothing ever syncs it. No kill can see it.",
         "lost",

@@ -53,6 +53,7 @@ class SegmentFiles:
         self._reserve = Zeros(folder / "reserve", segment_bytes, self._write, self._sync)
         self._dead: list[int] = []
         self._blocked = False
+        self._low = False
         self._begun = False
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -143,7 +144,9 @@ class SegmentFiles:
     @property
     def full(self) -> bool:
         """Whether there was no space for the reserve. A journal that has not begun keeps nothing, and fails instead."""
-        return self._blocked and self._begun
+        least = self._behaviour.refuses_below
+        self._low = self._low or (least > 0 and _free_share(self._directory) < least)
+        return (self._blocked or self._low) and self._begun
 
     @property
     def untended(self) -> bool:
@@ -337,6 +340,12 @@ def _room() -> Iterator[None]:
         if error.errno in _NO_ROOM:
             raise NoSpace from error
         raise
+
+
+def _free_share(descriptor: int) -> float:
+    """Return the share of the file system that is free."""
+    found = os.fstatvfs(descriptor)
+    return found.f_bavail / max(found.f_blocks, 1)
 
 
 def _alive(text: bytes) -> int:
