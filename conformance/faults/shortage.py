@@ -107,8 +107,8 @@ class _Filled:
 
     def _take_free(self) -> None:
         """Take free blocks in halves: a file system may refuse a size for which it has no room."""
-        piece = _free(self._filler) - self._leaves
-        while piece >= _LEAST:
+        piece = _free(self._filler)
+        while (piece := min(piece, _free(self._filler) - self._leaves)) >= _LEAST:
             size = os.fstat(self._filler).st_size
             try:
                 os.posix_fallocate(self._filler, size, piece)

@@ -63,6 +63,18 @@ def test_every_block_is_taken_and_given_back(disk):
     assert sorted(path.name for path in mountpoint.iterdir()) == ["one", "two"]
 
 
+def test_some_of_the_space_is_left(disk):
+    mountpoint, folder = disk
+    whole = os.fstatvfs(folder)
+    tenth = whole.f_blocks * whole.f_frsize // 10
+    nearly = FilledDisk(Nth("confirm", 1), hold_s=1, leaves_percent=10)
+    with shortage.taken(nearly, folder, []) as descriptors:
+        short, _ = shortage.taking(nearly, descriptors, NOWHERE)
+        short.begin()
+        assert tenth - 8192 <= shortage._free(folder) < tenth + 8192
+        (mountpoint / "one").write_bytes(b"x" * 4096)
+
+
 def test_the_space_is_back_when_the_client_died(disk):
     """It had filled the disk, and could not free it."""
     mountpoint, folder = disk
