@@ -216,6 +216,9 @@ class Broker(Protocol):
     def beside(self) -> Service:
         """For clients at another node than `node`; the same as `service` if clients cannot use another one."""
 
+    def addresses(self, protocol: str) -> Sequence[tuple[str, int]]:
+        """Where clients that know every node reach them, host and port: the one that serves, and then the others."""
+
     def __enter__(self) -> Self:
         """Return itself."""
 

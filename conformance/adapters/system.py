@@ -15,6 +15,7 @@ from conformance.scenario.needs import (
     ANOTHER_NODE,
     ANSWERED,
     FRAMES,
+    GOES_ON,
     JOURNAL_WATCHED,
     KILL_WHILE_STARTING,
     SETTINGS,
@@ -55,6 +56,8 @@ class BrokerUnderTest:
             return "the broker has one node: --set nodes=N asks for several, where its file has [nodes]"
         if wanted == ANOTHER_NODE and self._nodes and self._nodes.standby_log:
             return "one of its nodes serves all clients"
+        if wanted == GOES_ON and not self._client:
+            return "the clients of the suite know one address: --protocol jms has vendors' clients that know several"
         if wanted.name == CorruptReplica.name and self._nodes and self._nodes.shared_store:
             return "its nodes share one store"
         if wanted.means is Means.NODE_LINKS and not (self._nodes and self._nodes.links):

@@ -25,7 +25,7 @@ from conformance.adapters.file_adapter import FileAdapter
 from conformance.adapters.interface import Adapter
 from conformance.errors import UsageError
 from conformance.protocols import OPAQUE, VENDOR_SURFACES, WIRES
-from conformance.scenario.needs import FRAMES, MODIFIED, Need
+from conformance.scenario.needs import FRAMES, GOES_ON, MODIFIED, Need
 
 
 class ClientSetting(Setting):
@@ -42,8 +42,9 @@ class ClientFile(Table):
     no address: that method of it gets the name and the value of each parameter in `address`. `modes` has its number of
     each of our acknowledgement modes, by name; a mode that is missing is not supported. `individual` is the method by
     which a message acknowledges only itself. `prefetch` is a parameter in units of `prefetch_scale`; `quote` encloses
-    the value of a parameter. `lost` are the exceptions of a lost connection; any other exception is an answer of the
-    broker. `virtual_host` is the only one that its address opens, if the protocol has them. `asynchronous` are the
+    the value of a parameter. `several` is the address with which it goes on by itself at another of several nodes: its
+    `{nodes}` are a `node` for each. `lost` are the exceptions of a lost connection; any other exception is an answer of
+    the broker. `virtual_host` is the only one that its address opens, if the protocol has them. `asynchronous` are the
     parameters for sending with a completion listener (JMS 2.0, section 7.3), or false if the client has none.
     """
 
@@ -56,6 +57,8 @@ class ClientFile(Table):
     api: Literal["jakarta.jms", "javax.jms"]
     factory: str
     address: str
+    node: str = ""
+    several: str = ""
     virtual_host: str = ""
     setter: str = ""
     individual: str = "acknowledge"
@@ -109,16 +112,18 @@ class ClientFile(Table):
             return f"an application of {self.title} has no call for it"
         if need == FRAMES and self.wire in OPAQUE:
             return f"no link can read the frames of {self.title}"
+        if need == GOES_ON:
+            return "" if self.several else f"the file of {self.name} has no address of several nodes (`several`)"
         if need.mode:
             return "" if need.mode in self.modes else f"{self.title} has no such mode"
         return f"an application of {self.title} has nothing of the kind" if need.of_client else ""
 
-    def url(self, prefetch: int, said: Mapping[str, str], *, asynchronous: bool = False) -> str:
-        """Return its address with every parameter; the session fills in `{host}` and `{port}`."""
+    def url(self, prefetch: int, said: Mapping[str, str], *, asynchronous: bool = False, several: bool = False) -> str:
+        """Return its address with every parameter; the session fills in `{host}` and `{port}`, or `{nodes}`."""
         more = (self.asynchronous or {}) if asynchronous else {}
         parameters = {**self.parameters, **more, self.prefetch: str(prefetch * self.prefetch_scale), **said}
         words = "&".join(f"{name}={self.quote}{value}{self.quote}" for name, value in parameters.items())
-        return self.address.replace("{parameters}", words)
+        return (self.several if several else self.address).replace("{parameters}", words)
 
 
 def names() -> list[str]:

@@ -109,8 +109,8 @@ Unfinished = SentTransaction | OpenPacket
 class Vendor(msgspec.Struct, frozen=True, kw_only=True):
     """A vendor's client: what its process loads, and what it calls (see `adapters.vendor_clients.ClientFile`).
 
-    `url` has every parameter, and `{host}` and `{port}`. `modes` are its numbers of our acknowledgement modes. With
-    `asynchronous` a listener hears of the answers to sends.
+    `url` has every parameter, and `{host}` and `{port}`, or `{nodes}` for several of `node`. `modes` are its numbers of
+    our acknowledgement modes. With `asynchronous` a listener hears of the answers to sends.
     """
 
     name: str
@@ -124,7 +124,16 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True):
     properties: dict[str, str] = {}
     java: int = 11
     setter: str = ""
+    node: str = ""
     individual: str = "acknowledge"
+
+    def address(self, nodes: Sequence[tuple[str, int]]) -> str:
+        """Return its address of these nodes, host and port, or of the first one."""
+
+        def at(words: str, host: str, port: int) -> str:
+            return words.replace("{host}", host).replace("{port}", str(port))
+
+        return at(self.url, *nodes[0]).replace("{nodes}", ",".join(at(self.node, *each) for each in nodes))
 
 
 class Connection(msgspec.Struct, frozen=True, kw_only=True):

@@ -20,8 +20,8 @@ from typing import Protocol
 from conformance import processes
 from conformance.adapters.launch.links import between
 from conformance.errors import FaultError
-from conformance.faults.process import STOPPED_S
-from conformance.scenario.faults import FilesUsedUp, FilledDisk, PartNodes, PauseNodes, Shortage
+from conformance.faults.process import GONE_S, STOPPED_S
+from conformance.scenario.faults import FilesUsedUp, FilledDisk, LoseNode, PartNodes, PauseNodes, Shortage
 
 if sys.platform == "linux":
     import resource
@@ -78,6 +78,8 @@ def taking(fault: Shortage, descriptors: Sequence[int], address: tuple[str, int]
         return _Filled(descriptors[0], fault.leaves_percent), descriptors[1:]
     if isinstance(fault, PartNodes):
         return _Parted(descriptors[0]), descriptors[1:]
+    if isinstance(fault, LoseNode):
+        return _Dead(descriptors), descriptors
     if isinstance(fault, PauseNodes):
         return _Halted(descriptors), descriptors
     return _UsedUp(descriptors, address), descriptors
@@ -155,6 +157,24 @@ class _Halted:
 
     def end(self) -> None:
         processes.send_all(self._handles, signal.SIGCONT)
+
+
+class _Dead:
+    """The processes of a node, which its client outlives."""
+
+    def __init__(self, handles: Sequence[int]) -> None:
+        self._handles = handles
+
+    def begin(self) -> str:
+        processes.send_all(self._handles, signal.SIGKILL)
+        if not self._handles or not processes.wait_ended(self._handles, GONE_S):
+            raise FaultError(f"a process of the node was still there {GONE_S:.0f} s after SIGKILL, or there is none")
+        return "no process of the node is left"
+
+    def missed(self) -> str:
+        return ""
+
+    def end(self) -> None: ...
 
 
 class _UsedUp:

@@ -50,6 +50,7 @@ _WORDS = {
     "kill": ("broker killed", "the broker was killed"),
     "kill_nodes": ("nodes killed", "nodes of the broker were killed"),
     "stop_nodes": ("nodes stopped", "nodes of the broker were stopped"),
+    "lose_node": ("node killed", "the node of the client was killed"),
     "pause_nodes": ("node halted", "a node of the broker was halted"),
     "part_nodes": ("nodes parted", "nodes of the broker could not reach each other"),
     "stop": ("broker stopped", "the broker was stopped"),

@@ -22,7 +22,7 @@ from conformance.ledger import Ledger
 from conformance.run.planning import Planned
 from conformance.run.readiness_probe import ProbeClient, probe_client
 from conformance.scenario.needs import FRESH, Means, declared_options
-from conformance.scenario.script import ClientFault, KillNodes, PartNodes, PauseNodes, PowerLoss, Shortage
+from conformance.scenario.script import ClientFault, KillNodes, LoseNode, PartNodes, PauseNodes, PowerLoss, Shortage
 
 KEPT = 3
 """The number of brokers that are kept with one job for a later part of the run; each Java broker has a heap."""
@@ -79,6 +79,8 @@ class RunningBroker:
                 yield disk
             elif isinstance(fault, PartNodes):
                 yield [stack.enter_context(self.broker.parting(fault.which, one_way=fault.one_way))]
+            elif isinstance(fault, LoseNode):
+                yield []
             elif isinstance(fault, PauseNodes):
                 stack.enter_context(self.broker.halting(fault.which))
                 yield []

@@ -113,6 +113,7 @@ class _Shortage(_Fault, frozen=True):
 
     at: Trigger
     hold_s: Above0
+    returns: ClassVar[bool] = True
     cause = Cause.SHORTAGE
     spares_broker = False
 
@@ -204,6 +205,22 @@ class PauseNodes(_Shortage, frozen=True):
 
     def says(self, when: str) -> str:
         return f"SIGSTOP to every process of {_NODES[self.which]} at {when}, and SIGCONT {self.hold_s:g} s later."
+
+
+class LoseNode(_Shortage, frozen=True):
+    """SIGKILL to the node that serves a client, which goes on by itself at another one; that has `hold_s` seconds.
+
+    A client that stays connected to nothing is another matter: `KillNodes`.
+    """
+
+    returns = False
+    cause = Cause.NODES
+    counted = ("death of the node of a client", "deaths of the node of a client")
+    means = Means.NODES
+    failure_model = "death of the node of a client that goes on at another"
+    words = (
+        "SIGKILL to every process of the node that serves at {when}; the client goes on at another within {hold_s:g} s."
+    )
 
 
 _CUTS = {"fin": "Close the connection cleanly", "rst": "Reset the connection", "half_open": "Silence the connection"}
@@ -519,7 +536,7 @@ class StopNodes(KillNodes, frozen=True):
 TogetherFault = Kill | Stop | Pause | KillNodes | StopNodes
 """Faults of a client that other clients may meet beside it."""
 
-Shortage = FilledDisk | FilesUsedUp | PartNodes | PauseNodes
+Shortage = FilledDisk | FilesUsedUp | PartNodes | PauseNodes | LoseNode
 
 ClientFault = TogetherFault | ConsumerCrash | PowerLoss | Shortage
 """Faults that a client process fires."""

@@ -180,6 +180,9 @@ PRIORITY = Need("messages with a priority")
 ANOTHER_NODE = Need("clients at another node than the one that serves", Means.NODES)
 """Of a publisher that is connected to it."""
 
+GOES_ON = Need("a client that goes on at another node by itself", Means.NODES)
+"""Of a publisher that outlives its node."""
+
 SHORT_LIVES = Need("a time to live of less than a second")
 """Of a publisher whose messages expire sooner than a clock of seconds can say."""
 

@@ -22,6 +22,7 @@ from conformance.scenario.needs import (
     ENDS_ONE,
     EXACTLY_ONCE,
     FOR_TOPIC,
+    GOES_ON,
     HOLDS,
     PEEKS,
     PRIORITY,
@@ -182,6 +183,12 @@ OF_PUBLISH: tuple[StepOption, ...] = (
         says=lambda step: f"the client is connected to {step.node} node",
         need=ANOTHER_NODE,
         unwritten="a client at another node is",
+    ),
+    StepOption(
+        field="goes_on",
+        says="the client knows all nodes, and goes on at another one by itself",
+        need=GOES_ON,
+        unwritten="a client that goes on at another node is",
     ),
     StepOption(field="parity", need=PROPERTIES, properties=lambda message: {PARITY: parity(message)}),
 )

@@ -28,6 +28,7 @@ from conformance.scenario.faults import (
     Kill,
     KillNodes,
     LinkFault,
+    LoseNode,
     PartNodes,
     Pause,
     PauseNodes,
@@ -94,6 +95,7 @@ __all__ = [
     "Kill",
     "KillNodes",
     "LinkFault",
+    "LoseNode",
     "Nth",
     "Offer",
     "OneOf",
@@ -152,7 +154,9 @@ class Publish(_Step, frozen=True):
     they were sent. `nulls`: each also has an application property without a value. `lives_ms`: the time to live of each
     message; 0 for one without end. `priority`: that of each message, from 0 to 9; None for one that says none. `over`:
     the protocol of this client, if it is another than that of the trial (`ANOTHER`). `node`: it is connected to
-    `another` one than the one that serves, of a broker that takes clients at each of several.
+    `another` one than the one that serves, of a broker that takes clients at each of several. `goes_on`: a vendor's
+    client knows all nodes, and goes on by itself at another one when its own is gone; it may then send again what had
+    no answer.
 
     If the broker knows publish windows, the client asks it for `window` and `ack_event_mode` (`per_message`,
     `windowed`, or nothing); each `immediate_every`-th send asks for Ack Immediately. `tells_waits`: each wait for the
@@ -186,6 +190,7 @@ class Publish(_Step, frozen=True):
     over: str = ""
     exactly_once: bool = False
     node: Literal["", "another"] = ""
+    goes_on: bool = False
 
     @property
     def may_be_refused(self) -> bool:

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from conformance import adapters
-from conformance.adapters import BrokerRequest, open_broker
+from conformance.adapters import BrokerRequest, open_broker, vendor_clients
 from conformance.adapters.distribution import fetch
 from conformance.adapters.file.nodes_table import NODES, Links
 from conformance.adapters.launch import cluster, native
@@ -18,7 +18,7 @@ from conformance.followup import contract
 from conformance.ledger import Ledger
 from conformance.processes import is_stopped, send_all, wait_stopped
 from conformance.run.readiness_probe import ProbeClient
-from conformance.scenario.needs import ANOTHER_NODE
+from conformance.scenario.needs import ANOTHER_NODE, GOES_ON
 from conformance.scenario.script import KillNodes, Nth, PowerLoss
 
 LACKS = fetch.not_installed(adapters.find("rabbitmq").file)
@@ -259,6 +259,19 @@ def test_clients_are_at_another_node_only_where_each_serves():
     assert "--set nodes=N" in lacks["reference", 1]
     assert lacks["reference", 2] == "one of its nodes serves all clients"
     assert lacks["rabbitmq", 3] == ""
+
+
+def test_a_client_goes_on_at_another_node_only_if_its_file_says_how():
+    each, lacks = opened("artemis", 2), {}
+    for name in ("qpid-jms", "artemis-jms"):
+        client = vendor_clients.find(name)
+        seen = vendor_clients.with_client(each.adapter, client)
+        lacks[name] = BrokerUnderTest(seen, "jms", seen.effective(each.overrides), client).lacks(GOES_ON)
+
+    assert lacks["qpid-jms"] == ""
+    assert "(`several`)" in lacks["artemis-jms"]
+    own = BrokerUnderTest(each.adapter, "amqp", each.adapter.effective(each.overrides))
+    assert "--protocol jms" in own.lacks(GOES_ON)
 
 
 @pytest.mark.process

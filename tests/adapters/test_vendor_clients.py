@@ -303,6 +303,13 @@ def test_an_address_has_every_parameter() -> None:
     )
 
 
+def test_an_address_of_several_nodes_has_every_parameter() -> None:
+    found = find("qpid-jms").url(7, {"jms.forceSyncSend": "true"}, several=True)
+
+    assert found.startswith("failover:({nodes})?failover.")
+    assert found.endswith("&jms.connectTimeout=20000&jms.prefetchPolicy.all=7&jms.forceSyncSend=true")
+
+
 def test_what_is_sent_ahead_is_scaled() -> None:
     """Artemis counts bytes, 1,024 a message."""
     assert "&consumerWindowSize=7168" in find("artemis-jms").url(7, {})

@@ -24,6 +24,7 @@ from conformance import adapters, history
 from conformance.adapters import DepthProbe, vendor_clients
 from conformance.clients.job import NEVER, Vendor
 from conformance.clients.roles.modes import AckHeader
+from conformance.clients.session import Disconnected
 from conformance.clients.workers.pool import JvmPool
 from conformance.errors import ClientError, FetchError
 from conformance.history import Ended, Op, Phase, bare_header
@@ -574,6 +575,35 @@ def test_an_asynchronous_send_that_throws_has_returned(simulated, monkeypatch):
 
     assert ["p1:1"] == list(session.returned)
     assert [("p1:1", Phase.FAIL, "no more")] == [(o.message, o.phase, o.detail) for o in session.outcomes]
+
+
+def test_what_a_client_throws_that_goes_on_at_another_node_leaves_the_send_open(simulated, monkeypatch):
+    """The answer may have been lost with the first node. It reports that it has gone on, and is still connected."""
+
+    def throws(*about):
+        raise RuntimeError("lost")
+
+    monkeypatch.setattr(Java, "send", throws, raising=False)
+    session = simulated(Publish(1, window=1), node="x://{host}:{port}")
+    session._session, session._producer = Java(), Java()
+    monkeypatch.setattr(session._lost, "wait", lambda seconds: session._lost.is_set())
+    session.onException(types.SimpleNamespace(getErrorCode=lambda: "FAILOVER"))
+    session.send("p1:1", b"", durable=True)
+    until(lambda: session.pump(0) or session.outcomes)
+    with pytest.raises(Disconnected):
+        session.onException(types.SimpleNamespace(getErrorCode=lambda: "DISCONNECT")) or session.pump(0)
+    session.close()
+
+    assert [("p1:1", Phase.INFO, "lost")] == [(o.message, o.phase, o.detail) for o in session.outcomes]
+
+
+def test_an_address_of_several_nodes():
+    about = {"name": "x", "api": "jms", "factory": "x", "jars": (), "modes": {}}
+    several = Vendor(url="f:({nodes})?a=b", node="x://{host}:{port}", **about)
+    one = Vendor(url="x://{host}:{port}?a=b", **about)
+
+    assert several.address([("h", 1), ("i", 2)]) == "f:(x://h:1,x://i:2)?a=b"
+    assert one.address([("h", 1), ("i", 2)]) == "x://h:1?a=b"
 
 
 # what is missing

@@ -15,7 +15,7 @@ from conformance.errors import FaultError
 from conformance.faults import shortage
 from conformance.faults.power.image import LossyDisk, cannot
 from conformance.ledger import Ledger
-from conformance.scenario.script import FilesUsedUp, FilledDisk, Nth, PauseNodes
+from conformance.scenario.script import FilesUsedUp, FilledDisk, LoseNode, Nth, PauseNodes
 
 pytestmark = pytest.mark.process
 
@@ -151,6 +151,16 @@ def test_a_node_is_halted_and_goes_on(node):
     assert pause.missed() == ""
     pause.end()
     assert not processes.is_stopped(pid)
+
+
+def test_the_node_of_a_client_is_dead(victim):
+    """A second client finds none."""
+    pid, handles, _ = victim
+    dead = LoseNode(Nth("confirm", 1), 1)
+    assert shortage.taking(dead, handles, NOWHERE)[0].begin() == "no process of the node is left"
+    assert not processes.is_alive(pid)
+    with pytest.raises(FaultError, match="or there is none"):
+        shortage.taking(dead, [], NOWHERE)[0].begin()
 
 
 def test_a_pause_without_an_effect_is_an_error(node):

@@ -96,6 +96,10 @@ class ClusterBroker:
     def beside(self) -> NativeBroker:
         return self.node if self._rules.standby_log else self._another()
 
+    def addresses(self, protocol: str) -> list[tuple[str, int]]:
+        others = [node for node in self.nodes if node is not self.node]
+        return [node.endpoint(protocol) for node in (self.node, *others)]
+
     def start(self, wrap: Sequence[str] = (), *, more: Sequence[str] = (), ready_s: float = 0.0) -> float:
         """Let another node take over if the one that serves has ended and enough are left, else start what has ended.
 

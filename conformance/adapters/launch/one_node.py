@@ -44,6 +44,13 @@ class OneNodeBroker(abc.ABC):
     def nodes(self) -> tuple[Self]:
         return (self,)
 
+    @abc.abstractmethod
+    def endpoint(self, protocol: str) -> tuple[str, int]:
+        """As `Service.endpoint`."""
+
+    def addresses(self, protocol: str) -> list[tuple[str, int]]:
+        return [self.endpoint(protocol)]
+
     @property
     def node(self) -> Self:
         return self

@@ -35,6 +35,7 @@ from conformance.clients.trigger import ArmedFault
 from conformance.history import ONCE, SHUT, WAITS, Op, Phase, Recorder, make_body, message_id, parse_message
 from conformance.scenario.script import Publish
 
+_AGAIN = "its client may send it again"
 _PEEK_CREDIT = 1000
 _IN_FLIGHT = 5
 """A fault at a confirm meets at least so many sends in flight."""
@@ -170,6 +171,8 @@ class PublisherRole:
         self.armed.ready()
         self.armed.fire_if_due()
         self._take_outcomes()
+        for message in self.pending if self.step.goes_on else ():
+            self.note(Op.SEND, Phase.INVOKE, message=message, durable=self.step.durable, detail=_AGAIN)
 
     def _late_outcomes(self) -> None:
         """Look once more: a broker that changes an outcome, or answers twice, does it after the first answer."""

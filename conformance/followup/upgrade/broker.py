@@ -94,6 +94,9 @@ class UpgradedBroker(OneNodeBroker):
 
     beside = service
 
+    def endpoint(self, protocol: str) -> tuple[str, int]:
+        return self.service.endpoint(protocol)
+
     @property
     def target(self) -> Processes:
         return self._node.target

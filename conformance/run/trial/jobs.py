@@ -163,14 +163,18 @@ class JobMaker:
         several = isinstance(step, Publish) and step.window > 1 and not step.batch
         protocol = self._protocol(step)
         client = planned.client if protocol == planned.protocol else ""
-        vendor = vendor_of(planned.adapter, protocol, planned.settings, client, work.prefetch, asynchronous=several)
+        goes_on = getattr(step, "goes_on", False)
+        vendor = vendor_of(
+            planned.adapter, protocol, planned.settings, client, work.prefetch, asynchronous=several, goes_on=goes_on
+        )
         # What crossed may have any bytes in a header, as RabbitMQ's from AMQP 1.0, and stomp.py ends a frame at a NUL.
         raw = planned.script.crosses and "raw" in describe(protocol).sessions
         kind = "raw" if raw else planned.script.client
         self.broker.find_serving()
         beside = isinstance(step, Publish) and step.node == "another"
         service = self.broker.beside if beside else self.broker.service
-        return connection_to(service, protocol, self.network, client=kind, vendor=vendor)
+        found = connection_to(service, protocol, self.network, client=kind, vendor=vendor)
+        return msgspec.structs.replace(found, addresses=tuple(self.broker.addresses(protocol))) if goes_on else found
 
     def _dialect(self, step: ClientStep, topic: Topic | None) -> Dialect:
         script, speaks = self.planned.script, self._speaks(step)
@@ -307,6 +311,7 @@ def vendor_of(
     prefetch: int,
     *,
     asynchronous: bool = False,
+    goes_on: bool = False,
 ) -> Vendor | None:
     """Describe the vendor's client of that name, whose jars are installed, for a worker process; None for no name.
 
@@ -321,7 +326,13 @@ def vendor_of(
         name=file.name,
         api=file.api,
         factory=file.factory,
-        url=file.url(prefetch, vendor_clients.address_parameters(adapter.file, settings), asynchronous=asynchronous),
+        url=file.url(
+            prefetch,
+            vendor_clients.address_parameters(adapter.file, settings),
+            asynchronous=asynchronous,
+            several=goes_on,
+        ),
+        node=file.node if goes_on else "",
         jars=tuple(map(str, file.install(offline=True))),
         modes={mode: number for mode, number in file.modes.items() if mode not in without},
         lost=file.lost,

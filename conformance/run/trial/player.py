@@ -435,7 +435,7 @@ class TrialPlayer:
         result = self._play_without(job, fault)
         self.floor_s += fault.hold_s
         process.prove_fired(fault.name, fired=result.fired, seen=result.seen, wanted=largest(fault.at))
-        self.short = self.was_short = self.client_runner.may_fail = True
+        self.short = self.was_short = self.client_runner.may_fail = fault.returns
         if result.ended == "disconnected":
             self._started_after_shortage()
         elif result.ended in (UNANSWERED, NO_CREDIT):
