@@ -42,10 +42,11 @@ class ClientFile(Table):
     no address: that method of it gets the name and the value of each parameter in `address`. `modes` has its number of
     each of our acknowledgement modes, by name; a mode that is missing is not supported. `individual` is the method by
     which a message acknowledges only itself. `prefetch` is a parameter in units of `prefetch_scale`; `quote` encloses
-    the value of a parameter. `several` is the address with which it goes on by itself at another of several nodes: its
-    `{nodes}` are a `node` for each. `lost` are the exceptions of a lost connection; any other exception is an answer of
-    the broker. `virtual_host` is the only one that its address opens, if the protocol has them. `asynchronous` are the
-    parameters for sending with a completion listener (JMS 2.0, section 7.3), or false if the client has none.
+    the value of a parameter. `several` is the address with which it goes on by itself at another of several nodes: a
+    part in brackets is there once for each. `lost` are the exceptions of a lost connection; any other exception is an
+    answer of the broker. `virtual_host` is the only one that its address opens, if the protocol has them.
+    `asynchronous` are the parameters for sending with a completion listener (JMS 2.0, section 7.3), or false if the
+    client has none.
     """
 
     name: Word
@@ -57,7 +58,6 @@ class ClientFile(Table):
     api: Literal["jakarta.jms", "javax.jms"]
     factory: str
     address: str
-    node: str = ""
     several: str = ""
     virtual_host: str = ""
     setter: str = ""
@@ -119,7 +119,7 @@ class ClientFile(Table):
         return f"an application of {self.title} has nothing of the kind" if need.of_client else ""
 
     def url(self, prefetch: int, said: Mapping[str, str], *, asynchronous: bool = False, several: bool = False) -> str:
-        """Return its address with every parameter; the session fills in `{host}` and `{port}`, or `{nodes}`."""
+        """Return its address with every parameter; the session fills in `{host}` and `{port}`."""
         more = (self.asynchronous or {}) if asynchronous else {}
         parameters = {**self.parameters, **more, self.prefetch: str(prefetch * self.prefetch_scale), **said}
         words = "&".join(f"{name}={self.quote}{value}{self.quote}" for name, value in parameters.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from conformance.scenario.selectors import SELECTORS, is_selected
 
 Options = TypeVar("Options", bound=ProtocolOptions)
 
+_EACH = re.compile(r"\[(.*?)\]")
 NEVER = "never"
 """A broker that answers no acknowledgement."""
 
@@ -109,8 +111,9 @@ Unfinished = SentTransaction | OpenPacket
 class Vendor(msgspec.Struct, frozen=True, kw_only=True):
     """A vendor's client: what its process loads, and what it calls (see `adapters.vendor_clients.ClientFile`).
 
-    `url` has every parameter, and `{host}` and `{port}`, or `{nodes}` for several of `node`. `modes` are its numbers of
-    our acknowledgement modes. With `asynchronous` a listener hears of the answers to sends.
+    `url` has every parameter, and `{host}` and `{port}`. A part of it in brackets is there once for each node: then the
+    client goes on by itself at another one. `modes` are its numbers of our acknowledgement modes. With `asynchronous` a
+    listener hears of the answers to sends.
     """
 
     name: str
@@ -124,8 +127,11 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True):
     properties: dict[str, str] = {}
     java: int = 11
     setter: str = ""
-    node: str = ""
     individual: str = "acknowledge"
+
+    @property
+    def goes_on(self) -> bool:
+        return _EACH.search(self.url) is not None
 
     def address(self, nodes: Sequence[tuple[str, int]]) -> str:
         """Return its address of these nodes, host and port, or of the first one."""
@@ -133,7 +139,9 @@ class Vendor(msgspec.Struct, frozen=True, kw_only=True):
         def at(words: str, host: str, port: int) -> str:
             return words.replace("{host}", host).replace("{port}", str(port))
 
-        return at(self.url, *nodes[0]).replace("{nodes}", ",".join(at(self.node, *each) for each in nodes))
+        each = _EACH.search(self.url)
+        repeated = ",".join(at(each[1], *node) for node in nodes) if each else ""
+        return at(_EACH.sub(lambda _: repeated, self.url), *nodes[0])
 
 
 class Connection(msgspec.Struct, frozen=True, kw_only=True):

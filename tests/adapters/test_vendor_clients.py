@@ -306,7 +306,7 @@ def test_an_address_has_every_parameter() -> None:
 def test_an_address_of_several_nodes_has_every_parameter() -> None:
     found = find("qpid-jms").url(7, {"jms.forceSyncSend": "true"}, several=True)
 
-    assert found.startswith("failover:({nodes})?failover.")
+    assert found.startswith("failover:([amqp://{host}:{port}?amqp.idleTimeout=120000])?failover.")
     assert found.endswith("&jms.connectTimeout=20000&jms.prefetchPolicy.all=7&jms.forceSyncSend=true")
 
 

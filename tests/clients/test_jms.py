@@ -584,7 +584,7 @@ def test_what_a_client_throws_that_goes_on_at_another_node_leaves_the_send_open(
         raise RuntimeError("lost")
 
     monkeypatch.setattr(Java, "send", throws, raising=False)
-    session = simulated(Publish(1, window=1), node="x://{host}:{port}")
+    session = simulated(Publish(1, window=1), url="f:([x://{host}:{port}])")
     session._session, session._producer = Java(), Java()
     monkeypatch.setattr(session._lost, "wait", lambda seconds: session._lost.is_set())
     session.onException(types.SimpleNamespace(getErrorCode=lambda: "FAILOVER"))
@@ -599,11 +599,12 @@ def test_what_a_client_throws_that_goes_on_at_another_node_leaves_the_send_open(
 
 def test_an_address_of_several_nodes():
     about = {"name": "x", "api": "jms", "factory": "x", "jars": (), "modes": {}}
-    several = Vendor(url="f:({nodes})?a=b", node="x://{host}:{port}", **about)
+    several = Vendor(url="f:([x://{host}:{port}])?a=b", **about)
     one = Vendor(url="x://{host}:{port}?a=b", **about)
 
     assert several.address([("h", 1), ("i", 2)]) == "f:(x://h:1,x://i:2)?a=b"
     assert one.address([("h", 1), ("i", 2)]) == "x://h:1?a=b"
+    assert (several.goes_on, one.goes_on) == (True, False)
 
 
 # what is missing

@@ -332,7 +332,6 @@ def vendor_of(
             asynchronous=asynchronous,
             several=goes_on,
         ),
-        node=file.node if goes_on else "",
         jars=tuple(map(str, file.install(offline=True))),
         modes={mode: number for mode, number in file.modes.items() if mode not in without},
         lost=file.lost,

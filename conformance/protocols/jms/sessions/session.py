@@ -214,7 +214,7 @@ class JmsSession(Session):
     # called in threads of the client
 
     def onException(self, error: Any) -> None:  # noqa: N802 - JMS calls it so
-        if not (self._vendor.node and str(error.getErrorCode()) == _GOES_ON):
+        if not (self._vendor.goes_on and str(error.getErrorCode()) == _GOES_ON):
             self._loses(jvm.text(error))
 
     def _failed_later(self, message: str, error: Any) -> None:
@@ -229,7 +229,7 @@ class JmsSession(Session):
     def _is_loss(self, error: Any) -> bool:
         """Whether an exception is about the end of the connection: by its class, or by the client's own report."""
         if self._in_doubt(error) or self._lost.wait(_LOSS_REPORTED_S):
-            if self._vendor.node and not self._lost.is_set():
+            if self._vendor.goes_on and not self._lost.is_set():
                 return False
             self._loses(jvm.text(error))
             return True
@@ -242,7 +242,7 @@ class JmsSession(Session):
     def _unsent(self, message: str, error: Any) -> None:
         if not self._is_loss(error):
             # Qpid JMS 2.10.0 throws the same exception for a send whose answer was lost and for one that never left.
-            phase = Phase.INFO if self._vendor.node or self._in_doubt(error) else Phase.FAIL
+            phase = Phase.INFO if self._vendor.goes_on or self._in_doubt(error) else Phase.FAIL
             self._calls.reports.put(SendOutcome(message, phase, jvm.text(error)))
 
     # called in the thread of `Calls`
