@@ -139,14 +139,16 @@ def test_the_page_of_a_selftest_is_there_if_a_folder_has_it(run_of, tmp_path):
 
 
 def test_the_last_run_of_an_address_is_shown(run_of, tmp_path):
-    """A vendor's client has an address of its own."""
+    """A vendor's client has an address of its own, and so has a broker of several nodes."""
     run_of("new", row(), started="2026-11-25T10:00:00+00:00")
     run_of("old", row(verdict=Verdict.INCONCLUSIVE), started="2026-11-24T10:00:00+00:00")
     run_of("jms", row(), vendor="qpid-jms", protocol="jms", client="Apache Qpid JMS 2.10.0")
+    run_of("pair", row(), settings={"nodes": 2}, started="2026-11-26T10:00:00+00:00")
     index = site.write([tmp_path / "runs"], tmp_path / "site").read_text()
 
     assert "INCONCLUSIVE</a>" not in index
     assert (tmp_path / "site/artemis/2.56.0/jms-qpid-jms/report.html").is_file()
+    assert (tmp_path / "site/artemis/2.56.0/amqp-2-nodes/report.html").is_file()
     assert "jms through Apache Qpid JMS 2.10.0" in index
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from conformance import claims, scenario
+from conformance.adapters.file.nodes_table import nodes_in
 from conformance.errors import UsageError
 from conformance.judge.rows import Verdict, VerdictRow
 from conformance.judge.rules import UNPLAYED
@@ -119,7 +120,9 @@ def _read(path: pathlib.Path) -> RunView:
     except (msgspec.DecodeError, OSError) as error:
         raise UsageError(f"{path}: {error}; `conformance judge {path.parent}` writes it again") from error
     run, scripts = report.run, scenario.load(claims.load())
-    parts = (run.adapter, run.version, f"{run.protocol}-{run.vendor}" if run.vendor else run.protocol)
+    nodes = nodes_in(run.settings)
+    way = (run.protocol, run.vendor, f"{nodes}-nodes" if nodes > 1 else "")
+    parts = (run.adapter, run.version, "-".join(filter(None, way)))
     return RunView(
         path=path,
         address="/".join(html.anchor(part) for part in parts),
@@ -138,7 +141,7 @@ def histories(runs: Sequence[RunView]) -> list[History]:
     """Return what changes with the version, for each protocol and client of which there are two versions or more."""
     groups: dict[tuple[str, str], list[RunView]] = {}
     for run in runs:
-        groups.setdefault((run.broker, run.report.run.over), []).append(run)
+        groups.setdefault((run.broker, run.address.rpartition("/")[2]), []).append(run)
     found: list[History] = []
     for group in (group for group in groups.values() if len(group) > 1):
         ordered = sorted(group, key=lambda run: version_numbers(run.report.run.version))
