@@ -313,18 +313,25 @@ def is_loss(anomaly: str) -> bool:
 
 
 def cell(rows: Iterable[VerdictRow], asks: str = "") -> Cell:
-    """Return what rows say together, those of one question if `asks` is it."""
+    """Return what rows say together, those of one question if `asks` is it.
+
+    What is not promised and was seen to fail stands before what holds. Counter-example: Mosquitto 2.0.11 lost all of
+    369,874 confirmed messages in its kills, which no document forbids, and the cell said "0 wrong in 18 faults".
+    """
     open_ = _open(rows)
+    tried = [row for row in open_ if not row.reason.endswith(UNSHOWN)]
+    expected = [row for row in tried if row.verdict is Verdict.OBSERVED and row.kind != Kind.OBSERVATION]
     for word in _JUDGED:
+        if word is Verdict.HOLDS and any(row.offended for row in expected):
+            return _counted(Verdict.OBSERVED, expected, asks)
         if any(row.verdict is word for row in open_):
             return _counted(word, [row for row in open_ if row.verdict in _JUDGED], asks)
-    tried = [row for row in open_ if not row.reason.endswith(UNSHOWN)]
     found = next((word for word in _WORDS if any(row.verdict is word for row in tried)), None)
     if found is None:
         return Cell(Verdict.NOT_TRIED if open_ and not tried else Verdict.NOT_APPLICABLE)
     if found is not Verdict.OBSERVED:
         return Cell(found)
-    return _counted(found, [row for row in tried if row.verdict is found and row.kind != Kind.OBSERVATION], asks)
+    return _counted(found, expected, asks)
 
 
 def _open(rows: Iterable[VerdictRow]) -> list[VerdictRow]:
@@ -419,7 +426,13 @@ def sentence(judgement: Judgement) -> str:
         of = f" of {total:,}" if total >= whole.offences else ""
         return f"{product} lost {whole.offences:,}{of} confirmed messages, in {whole.seen}."
     tried = line(FIRST, kept if whole.verdict is Verdict.HOLDS else [row for row in kept if not row.standing]).whole
-    if tried.counts:
+    unpromised = cell([row for row in losses if row.verdict is Verdict.OBSERVED], FIRST)
+    if unpromised.offences and not tried.counts:
+        said = f"{product} lost {unpromised.offences:,} confirmed messages, in {unpromised.seen}: {_UNPROMISED}."
+    elif unpromised.offences:
+        said = f"{product} lost no confirmed message in {tried.tried} where it promises that, and "
+        said += f"{unpromised.offences:,} in {unpromised.seen}: {_UNPROMISED}."
+    elif tried.counts:
         said = f"{product} lost no confirmed message in {tried.tried}."
     elif any(row.verdict not in UNTRIED for row in first.rows):
         said = f"Whether {product} loses confirmed messages was not decided."
@@ -428,6 +441,7 @@ def sentence(judgement: Judgement) -> str:
     return " ".join([said, *_missing(undecided)])
 
 
+_UNPROMISED = "no document promises to keep them there"
 _FAILURES = (
     "Confirmed messages were not safe",
     "Acknowledged messages did not stay away",

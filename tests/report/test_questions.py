@@ -41,6 +41,11 @@ def test_each_fault_has_one_failure_model(scenarios):
         ((row(verdict=Verdict.OBSERVED, kind="observation"), row(verdict=Verdict.NOT_TRIED)), "observed"),
         ((lost("kill", verdict=Verdict.OBSERVED),), "0 lost in 6 kills (not promised)"),
         ((lost("kill", verdict=Verdict.OBSERVED, offended_faults=2),), "lost in 2 of 6 kills (not promised)"),
+        # It stands before what holds.
+        (
+            (lost("kill"), lost("kill", scenario="b", verdict=Verdict.OBSERVED, offended=1, offended_faults=2)),
+            "lost in 2 of 6 kills (not promised)",
+        ),
         # A check that had no message to look at has tried nothing.
         ((lost("kill", verdict=Verdict.OBSERVED, reason=f"No message {UNSHOWN}"),), "not tried"),
         ((row(verdict=Verdict.WITNESSED),), "allowed, and seen"),
@@ -107,6 +112,8 @@ def test_a_column_that_is_left_out_moves_no_cell():
 
 ARTEMIS = "Apache Artemis 2.56.0"
 LOSSLESS = f"{ARTEMIS} lost no confirmed message in"
+UNPROMISED = lost("kill", verdict=Verdict.OBSERVED, offended=3, offended_faults=2, offences=41)
+NOWHERE = "no document promises to keep them there"
 NOT_DECIDED = f"Whether {ARTEMIS} loses confirmed messages was not decided."
 
 
@@ -138,6 +145,12 @@ NOT_DECIDED = f"Whether {ARTEMIS} loses confirmed messages was not decided."
         (
             (lost("kill"), lost("kill", claim="C", verdict=Verdict.INCONCLUSIVE), lost("stop", scenario="b")),
             f"{LOSSLESS} 6 stops.",
+        ),
+        # What no document promises is said as such, and is not left out.
+        ((UNPROMISED,), f"{ARTEMIS} lost 41 confirmed messages, in 2 of 6 kills: {NOWHERE}."),
+        (
+            (UNPROMISED, lost("stop", scenario="b")),
+            f"{LOSSLESS} 6 stops where it promises that, and 41 in 2 of 6 kills: {NOWHERE}.",
         ),
     ],
 )

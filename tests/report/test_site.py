@@ -297,6 +297,17 @@ def test_a_loss_that_is_not_promised_is_one_that_was_seen(run_of):
     )[0]
 
 
+def test_a_loss_that_no_document_forbids_is_one_that_was_seen(run_of):
+    gone = {"anomaly": "lost", "fault": "kill", "faults": 3, "control": None}
+    failed = row("EXPECT-STORED-01", Verdict.OBSERVED, offended=1, offended_faults=2, offences=41, **gone)
+    kept = row("EXPECT-STORED-01", Verdict.OBSERVED, scenario="b", **gone)
+
+    assert [("as configured", "not promised: lost in 2 of 6 kills", "No setting is known that changes it.")] == lost(
+        run_of, failed, kept, settings={}
+    )[0]
+    assert [] == lost(run_of, kept, settings={})[0]
+
+
 def test_a_message_that_was_not_stored_is_not_lost(run_of):
     """Of the broker as configured, and of a control: it was confirmed before a sync, and no power loss came."""
     early = {"anomaly": "confirmed_before_sync", "fault": "held_sync"}

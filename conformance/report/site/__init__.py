@@ -4,7 +4,8 @@ The index has brokers and kinds of fault, the page of each broker says what lose
 the page of claims has the answers of all brokers side by side. All of it is made from the `report.json` of each run.
 
 The address of a run is `ADAPTER/VERSION/PROTOCOL/`, `.../PROTOCOL-CLIENT/` through a vendor's client, and
-`...-3-nodes/` for a broker of three nodes. It stays when the run is repeated. The site may be written into the folder that it is made from.
+`...-3-nodes/` for a broker of three nodes. It stays when the run is repeated. The site may be written into the folder
+that it is made from.
 """
 
 from __future__ import annotations

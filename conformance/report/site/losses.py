@@ -80,21 +80,27 @@ def _violated(run: RunView) -> Iterator[Loss]:
     They are counted among all faults in which the run looked for lost messages, as in the answer to the first question.
     """
     asked = [row for row in run.report.verdicts if _is_lost_or_gone(row.anomaly)]
-    bad = [row for row in asked if row.verdict is Verdict.VIOLATED or row.failed_unpromised]
+    bad = [row for row in asked if row.verdict is Verdict.VIOLATED or row.failed_unpromised or _is_expected(row)]
     for fault in dict.fromkeys(row.fault for row in bad):
         rows = sorted((row for row in bad if row.fault == fault), key=_own_first)
         known = tuple(one for one in questions.known_problems(run.report.run) if any(map(one.is_shown_by, rows)))
         cell = questions.cell([row for row in asked if row.fault == fault], questions.FIRST)
+        seen = f"{_verb(rows)} in {cell.seen}"
         violated = cell.verdict is Verdict.VIOLATED
         yield Loss(
             run=run,
             setting=STOCK,
-            seen=f"{_verb(rows)} in {cell.seen}" if violated else f"not promised: {rows[0].failed_unpromised}",
+            seen=seen if violated else f"not promised: {rows[0].failed_unpromised or seen}",
             says=rows[0].says,
             remedy=_remedies(known),
             problems=known,
             command=phrases.command_to_repeat(rows[0], run.report.run),
         )
+
+
+def _is_expected(row: VerdictRow) -> bool:
+    """Whether messages were lost that no document promises to keep."""
+    return row.verdict is Verdict.OBSERVED and row.kind != claims.Kind.OBSERVATION and row.offended > 0
 
 
 def _remedies(known: Iterable[Problem]) -> str:
