@@ -290,6 +290,16 @@ def test_a_consumer_sends_in_its_transaction(play):
     assert [(phase, f"p1001:{n}") for phase in (Phase.INVOKE, Phase.OK) for n in (1, 2)] == kinds(events, Op.SEND)
 
 
+def test_a_consumer_records_answers_to_its_sends_that_come_with_the_commit(play):
+    """Counter-example: without them each of its messages counted as one that was committed and never accepted."""
+    broker = AtCommit(messages=["p1:1", "p1:2"])
+    step = Consume("transacted", acknowledge=2, forwards=True, stop=2)
+    _, events = play(step, broker, producer=1_001, answers_at_commit=True)
+
+    assert [(phase, f"p1001:{n}") for phase in (Phase.INVOKE, Phase.OK) for n in (1, 2)] == kinds(events, Op.SEND)
+    assert {"t1"} == {event.transaction for event in events if event.op is Op.SEND}
+
+
 def phases(events, *ops):
     return [(event.op, event.phase, event.transaction) for event in events if event.op in ops]
 

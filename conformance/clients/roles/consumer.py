@@ -82,7 +82,7 @@ class ConsumerRole:
         self.delivered = 0
         self.firsts = 0
         self.transactions = 0
-        self.forwarded = 0
+        self.forwarded = self.unanswered = 0
         self.waited_s = 0.0
         self.known: set[str] = set()
         self.refused: set[str] = set()
@@ -308,7 +308,10 @@ class ConsumerRole:
             pump(self.session, self.armed, 1.0)
         if self.armed.broker_is_ending:
             return
-        self.operations.run(Op.ROLLBACK if back else Op.COMMIT, name)
+        if back:
+            self.operations.run(Op.ROLLBACK, name)
+        else:
+            self.operations.run(Op.COMMIT, name, lambda: self._lacks_outcomes(name))
         self.open.clear()
         if back:
             self._give_back(covered)
@@ -317,21 +320,27 @@ class ConsumerRole:
 
     def _forward(self, count: int, name: str) -> None:
         """Send so many new messages in the transaction, and read their provisional answers."""
-        waiting = []
         for _ in range(count):
             self.forwarded += 1
             message = message_id(self.job.work.producer, self.forwarded)
             self.note(Op.SEND, Phase.INVOKE, message=message, durable=True, transaction=name)
             body = make_body(message, _FORWARDED, trial_of(self.job.header))
             self.session.send(message, body, durable=True, transaction=name)
-            waiting.append(message)
+        self.unanswered = count
         deadline = time.monotonic() + self.job.tolerances.liveness_s
-        while waiting and not self.job.dialect.answers_at_commit and (left := deadline - time.monotonic()) > 0:
+        while not self.job.dialect.answers_at_commit and (left := deadline - time.monotonic()) > 0:
+            if not self._lacks_outcomes(name):
+                return
             pump(self.session, self.armed, left)
-            while self.session.outcomes:
-                outcome = self.session.outcomes.popleft()
-                waiting.remove(outcome.message)
-                self.note(Op.SEND, outcome.phase, message=outcome.message, transaction=name, detail=outcome.detail)
+        self.unanswered = count if self.job.dialect.answers_at_commit else 0
+
+    def _lacks_outcomes(self, name: str) -> bool:
+        """Record the answers to sends of the transaction that have come, and return whether some are missing."""
+        while self.session.outcomes:
+            outcome = self.session.outcomes.popleft()
+            self.note(Op.SEND, outcome.phase, message=outcome.message, transaction=name, detail=outcome.detail)
+            self.unanswered -= 1
+        return self.unanswered > 0
 
     def _give_back(self, covered: list[Received]) -> None:
         if self.session.releases_after_rollback:
