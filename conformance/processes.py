@@ -225,8 +225,16 @@ def _ended(handles: set[int], timeout_s: float) -> set[int]:
         found = {each for each in handles if not is_same(_written(each))}
         time.sleep(0 if found else min(timeout_s, _LOOK_S))  # such a file cannot be waited for
         return found
+    return readable(handles, timeout_s)
+
+
+def readable(descriptors: Iterable[int], timeout_s: float) -> set[int]:
+    """Return those that can be read, or have ended, as soon as there is one, or after that time.
+
+    select(2) refuses a descriptor above 1,023, which a process has that has opened so many files.
+    """
     poller = select.poll()
-    for each in handles:
+    for each in descriptors:
         poller.register(each, select.POLLIN)
     return {each for each, _ in poller.poll(timeout_s * 1000)}
 

@@ -11,7 +11,6 @@ import functools
 import importlib
 import os
 import pathlib
-import select
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +29,7 @@ from conformance.clients.session import ANSWER_S, Disconnected, Refused, Session
 from conformance.clients.trigger import ArmedCommand, ArmedFault
 from conformance.errors import BrokenProtocolError, ClientError, ConformanceError, UnansweredError
 from conformance.history import DELAYED, Op, Phase, Recorder, message_id
+from conformance.processes import readable
 from conformance.protocols import WIRES, describe
 from conformance.protocols.jms.sessions.liars import LIARS
 from conformance.protocols.jms.sessions.session import JmsSession
@@ -102,7 +102,7 @@ def _await_port(job: Job, control: int | None, until: float) -> None:
     The kernel reports no event for a port that another process opens, so this asks again and again.
     """
     while time.monotonic() < until:
-        if select.select([] if control is None else [control], [], [], _RETRY_S)[0]:
+        if readable([] if control is None else [control], _RETRY_S):
             raise SystemExit("the harness is gone")
         with socket.socket() as probe:
             if probe.connect_ex((job.connection.host, job.connection.port)) == 0:

@@ -7,7 +7,6 @@ import dataclasses
 import os
 import pathlib
 import re
-import select
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Protocol
@@ -31,6 +30,7 @@ from conformance.errors import (
     LaunchError,
 )
 from conformance.history import Ended, Header, close_history
+from conformance.processes import readable
 from conformance.run.trial.jobs import reachable
 from conformance.scenario.script import Ask, Consume, Drain, Publish, Shortage
 
@@ -138,7 +138,9 @@ class ClientRunner:
         order = list(running)
         results: dict[Child, JobResult] = {}
         while running:
-            for child in select.select(list(running), [], [], limits.CLIENT_S)[0] or list(running)[:1]:
+            by_descriptor = {child.fileno(): child for child in running}
+            ready = [by_descriptor[each] for each in readable(by_descriptor, limits.CLIENT_S)]
+            for child in ready or list(running)[:1]:
                 results[child] = self._finish(child, running.pop(child))
         return [results[child] for child in order]
 
@@ -170,7 +172,7 @@ class ClientRunner:
                 finally:
                     os.close(tells)
             for attached in attachments:
-                select.select([attached], [], [], limits.CLIENT_S)
+                readable([attached], limits.CLIENT_S)
         finally:
             for attached in attachments:
                 os.close(attached)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
-import select
 import socket
 import subprocess
 import sys
@@ -17,6 +16,7 @@ from conformance.adapters.launch.links import proxy
 from conformance.adapters.launch.links.proxy import MAX_MESSAGE, LinkCommand, Named, Route, Withheld
 from conformance.errors import FaultError, LaunchError
 from conformance.ledger import Ledger, python_environment
+from conformance.processes import readable
 
 _ANSWER_S = 20.0
 
@@ -130,10 +130,10 @@ def _withheld(answer: bytes) -> Withheld:
 def _asked(descriptor: int, message: object) -> bytes:
     """Return the answer of the process at the other end of the socket; one that no one has read is dropped."""
     with contextlib.suppress(ConnectionError):
-        while select.select([descriptor], [], [], 0)[0] and os.read(descriptor, MAX_MESSAGE):
+        while readable([descriptor], 0) and os.read(descriptor, MAX_MESSAGE):
             pass
         os.write(descriptor, msgspec.json.encode(message))
-        if not select.select([descriptor], [], [], _ANSWER_S)[0]:
+        if not readable([descriptor], _ANSWER_S):
             raise FaultError(f"their process did not answer within {_ANSWER_S:g} s")
         if answer := os.read(descriptor, MAX_MESSAGE):
             return answer
