@@ -108,7 +108,8 @@ _NODES = {
 class _Shortage(_Fault, frozen=True):
     """A resource runs out at a trigger, and is there again `hold_s` seconds after it was seen to have run out.
 
-    The broker may refuse, wait or end meanwhile. One that has ended is started again.
+    The broker may refuse, wait or end meanwhile. One that has ended is started again. `returns`: what was taken is back
+    afterwards, so that the broker has to serve without a restart.
     """
 
     at: Trigger

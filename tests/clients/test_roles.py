@@ -12,7 +12,7 @@ from conformance.adapters.interface import DepthProbe
 from conformance.clients.job import NEVER, NO_CREDIT, UNANSWERED, SentTransaction
 from conformance.clients.roles import play as roles
 from conformance.clients.roles.modes import MODES, AckHeader
-from conformance.clients.session import Refused, SendOutcome
+from conformance.clients.session import Disconnected, Refused, SendOutcome
 from conformance.errors import ClientError, UnansweredError
 from conformance.history import PASSED_OVER, SELECTED, UNSELECTED, Op, Phase
 from conformance.scenario.script import Consume, Drain, Kill, Nth, Publish
@@ -298,6 +298,23 @@ def test_a_consumer_records_answers_to_its_sends_that_come_with_the_commit(play)
 
     assert [(phase, f"p1001:{n}") for phase in (Phase.INVOKE, Phase.OK) for n in (1, 2)] == kinds(events, Op.SEND)
     assert {"t1"} == {event.transaction for event in events if event.op is Op.SEND}
+
+
+def test_answers_that_come_with_the_end_of_the_connection_are_recorded(play):
+    """The answer to the commit, and those to the sends: not the one without the others."""
+
+    class Ends(AtCommit):
+        def pump(self, timeout_s):
+            if self.due:
+                self.outcomes.extend(self.due)
+                raise Disconnected("gone")
+            super().pump(timeout_s)
+
+    broker = Ends(messages=["p1:1", "p1:2"])
+    step = Consume("transacted", acknowledge=2, forwards=True, stop=2)
+    _, events = play(step, broker, producer=1_001, answers_at_commit=True, broker_may_end=True)
+
+    assert [(Phase.OK, "p1001:1"), (Phase.OK, "p1001:2")] == kinds(events, Op.SEND)[2:]
 
 
 def phases(events, *ops):

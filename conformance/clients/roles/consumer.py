@@ -106,6 +106,7 @@ class ConsumerRole:
 
     def disconnected(self) -> None:
         """Record open requests as unknown, and the answers that came with the end of the connection."""
+        self._lacks_outcomes(f"t{self.transactions}")
         self.operations.disconnected()
         while self.waiting and self.session.answers:
             self._confirmed(self.session.answers.popleft())
@@ -338,7 +339,8 @@ class ConsumerRole:
         """Record the answers to sends of the transaction that have come, and return whether some are missing."""
         while self.session.outcomes:
             outcome = self.session.outcomes.popleft()
-            self.note(Op.SEND, outcome.phase, message=outcome.message, transaction=name, detail=outcome.detail)
+            phase = self.armed.phase_now(outcome.phase)
+            self.note(Op.SEND, phase, message=outcome.message, transaction=name, detail=outcome.detail)
             self.unanswered -= 1
         return self.unanswered > 0
 
