@@ -198,7 +198,7 @@ def test_the_published_examples_are_of_this_version():
 
     commands = re.findall(r"^conformance (\w+) (.*)$", (folder / "README.md").read_text(), re.MULTILINE)
 
-    assert [7, 11] == [len(found), len(commands)]
+    assert [8, 12] == [len(found), len(commands)]
     for name, words in commands:
         cli.commands[name].make_context(name, words.split())
     for path in found:

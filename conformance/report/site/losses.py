@@ -17,6 +17,7 @@ from conformance.judge.rows import Verdict, VerdictRow
 from conformance.report import phrases, questions
 from conformance.report.questions import Problem
 from conformance.report.site.runs import RunView
+from conformance.scenario.faults import Cause
 
 STOCK = "as configured"
 
@@ -99,8 +100,9 @@ def _violated(run: RunView) -> Iterator[Loss]:
 
 
 def _is_expected(row: VerdictRow) -> bool:
-    """Whether messages were lost that no document promises to keep."""
-    return row.verdict is Verdict.OBSERVED and row.kind != claims.Kind.OBSERVATION and row.offended > 0
+    """Whether messages were lost that no document promises to keep; no setting has to do with damage to stored data."""
+    damaged = row.fault in questions.MODELS[Cause.DAMAGE]
+    return row.verdict is Verdict.OBSERVED and row.kind != claims.Kind.OBSERVATION and row.offended > 0 and not damaged
 
 
 def _remedies(known: Iterable[Problem]) -> str:
