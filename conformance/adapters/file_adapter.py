@@ -111,6 +111,10 @@ class FileAdapter:
                 "selectors" in self.capabilities(protocol),
                 f"the adapter of {name} does not declare selectors over {protocol}",
             ),
+            needs.DELAYED: (
+                over.options.delays,
+                f"the file of {name} does not say `delivery_time` over {protocol}",
+            ),
             needs.EXPIRES: (traits.session_expiry, f"no session says its expiry over {protocol}"),
             needs.SUBSCRIBED: (over.topic is not None, f"the adapter of {name} does not say `topic` over {protocol}"),
             needs.TYPED: (traits.typed, f"every property is a text over {protocol}"),

@@ -248,6 +248,11 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
         return self.step.lives_ms if isinstance(self.step, Publish) else 0
 
     @property
+    def delay_ms(self) -> int:
+        """How long after its send each message may be delivered; 0 for at once."""
+        return self.step.delay_ms if isinstance(self.step, Publish) else 0
+
+    @property
     def selector(self) -> str:
         """Return the selector of a consumer; empty for none."""
         return SELECTORS[self.step.selects].text if isinstance(self.step, Consume) and self.step.selects else ""

@@ -29,6 +29,11 @@ class ProtocolOptions(msgspec.Struct, frozen=True, kw_only=True):
         return False
 
     @property
+    def delays(self) -> bool:
+        """Whether the file says how a message names the earliest time of its delivery."""
+        return False
+
+    @property
     def answers_at_commit(self) -> bool:
         """Whether sends in a transaction get their answers with that of the commit, and none if it is rolled back."""
         return False

@@ -324,6 +324,10 @@ class Honest:
         """The time to live, in milliseconds, of a message that was sent with this one; 0 for one without end."""
         return ttl_ms
 
+    def due_ms(self, due_ms: int, recovered: bool) -> int:
+        """When a message that names this time may be delivered, in ms since the epoch; `recovered` by a start."""
+        return due_ms
+
     def restores(self, rest: bytes) -> bytes:
         """Return what a start takes over of the encoded priority and ttl of a message."""
         return rest

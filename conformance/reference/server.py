@@ -149,8 +149,8 @@ class Server:
         self._questions: collections.deque[HttpProtocol] = collections.deque()
         self._disk = JournalThread(commit, files, buffer_seconds, self.schedule)
         self._scheduled = False
-        self._expiry: asyncio.TimerHandle | None = None
-        self._expiry_at: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at: float | None = None
 
     async def run(self, wanted: ServerOptions, standby: Standby | None = None) -> None:
         """Listen, print the ready line, and serve until SIGTERM or SIGINT."""
@@ -235,7 +235,7 @@ class Server:
     def _turn(self) -> None:
         self._scheduled = False
         self.broker.dispatch()
-        self._await_expiry()
+        self._set_timer()
         self._disk.start()
         dirty, self.dirty = self.dirty, set()
         try:
@@ -246,18 +246,18 @@ class Server:
                 self.dirty |= dirty
                 self.schedule()
 
-    def _await_expiry(self) -> None:
-        """Ask for one `_turn` when the next message expires; expiry is measured by the wall clock."""
-        due = self.broker.next_expiry()
-        if due == self._expiry_at:
+    def _set_timer(self) -> None:
+        """Ask for one `_turn` when the next message expires or may be delivered; that is measured by the wall clock."""
+        due = self.broker.next_time()
+        if due == self._timer_at:
             return
-        if self._expiry is not None:
-            self._expiry.cancel()
-        self._expiry_at = due
-        self._expiry = None if due is None else self.loop.call_later(max(0.0, due - time.time()), self._expired)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_at = due
+        self._timer = None if due is None else self.loop.call_later(max(0.0, due - time.time()), self._came_due)
 
-    def _expired(self) -> None:
-        self._expiry = self._expiry_at = None
+    def _came_due(self) -> None:
+        self._timer = self._timer_at = None
         self.schedule()
 
     async def _stop(self) -> None:

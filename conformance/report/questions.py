@@ -55,7 +55,7 @@ QUESTIONS: Mapping[str, frozenset[str]] = {
         transacted_send_waited unanswered_send waited_for_timer window_stayed_shut""".split()
     ),
     "Does it recover and deliver everything?": frozenset(
-        """came_back counted_at_first delivered_expired failed_gone failure_uncounted failure_unmarked
+        """came_back counted_at_first delivered_early delivered_expired failed_gone failure_uncounted failure_unmarked
         first_acquirer_twice gone gone_after_acknowledge many_unacknowledged not_alive not_recovered not_served
         outranked overlooked overtaken release_counted released_gone reordered_by_restart
         reordered_by_rollback starved stuck undeliverable_again

@@ -174,6 +174,9 @@ PROPERTIES = Need("messages with properties")
 TIME_TO_LIVE = Need("messages with a time to live")
 """Of a publisher whose messages expire."""
 
+DELAYED = Need("messages with a delivery delay")
+"""Of a publisher whose messages may not be delivered at once."""
+
 PRIORITY = Need("messages with a priority")
 """Of a publisher whose messages say one."""
 

@@ -18,6 +18,7 @@ from conformance.scenario.needs import (
     ANOTHER_CONSUMER,
     ANOTHER_NODE,
     ANOTHER_PROTOCOL,
+    DELAYED,
     DISORDERED,
     ENDS_ONE,
     EXACTLY_ONCE,
@@ -130,6 +131,13 @@ OF_PUBLISH: tuple[StepOption, ...] = (
         says=lambda step: f"each lives for {step.lives_ms:,} ms",
         need=TIME_TO_LIVE,
         way="time_to_live",
+    ),
+    StepOption(
+        field="delay_ms",
+        says=lambda step: f"each may be delivered {step.delay_ms:,} ms after its send",
+        need=DELAYED,
+        way="delivery_delay",
+        unwritten="messages with a delivery delay are",
     ),
     StepOption(
         field="priority",

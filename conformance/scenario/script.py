@@ -152,7 +152,8 @@ class Publish(_Step, frozen=True):
     `for_topic`: over AMQP each message says that it is for a topic. `parity`: each message has the property `parity`,
     `odd` or `even` by its number. `headers`: each has application properties of several types, which must arrive as
     they were sent. `nulls`: each also has an application property without a value. `lives_ms`: the time to live of each
-    message; 0 for one without end. `priority`: that of each message, from 0 to 9; None for one that says none. `over`:
+    message; 0 for one without end. `delay_ms`: how long after its send each may be delivered at the earliest.
+    `priority`: that of each message, from 0 to 9; None for one that says none. `over`:
     the protocol of this client, if it is another than that of the trial (`ANOTHER`). `node`: it is connected to
     `another` one than the one that serves, of a broker that takes clients at each of several. `goes_on`: a vendor's
     client knows all nodes, and goes on by itself at another one when its own is gone; it may then send again what had
@@ -186,6 +187,7 @@ class Publish(_Step, frozen=True):
     headers: bool = False
     nulls: bool = False
     lives_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
+    delay_ms: Annotated[int, msgspec.Meta(ge=0)] = 0
     priority: Annotated[int, msgspec.Meta(ge=0, le=9)] | None = None
     over: str = ""
     exactly_once: bool = False

@@ -185,6 +185,16 @@ DELIVERIES = """
     handed 2 redelivered=False, given_back 2 failed, handed 2 redelivered=True
 1 0 a mark that could not be seen: handed 1, given_back 1 failed, handed 1 redelivered=None
 
+[delivered_early]
+2 1 one before its time, and one after it: kept 1 2 delay=500, handed 1, pause 600, handed 2
+1 0 before its time by less than a tenth of a second: kept 1 delay=500, pause 450, handed 1
+1 1 one that a drain received before its time: kept 1 delay=500, settled 1 epoch=1
+1 1 before its time, and again after it: kept 1 delay=500, handed 1, pause 600, crashed, settled 1 epoch=1
+1 1 one that was never confirmed, before its time: sent 1 delay=500, handed 1
+0 0 one without a delay: kept 1, handed 1
+0 0 one that was sent again: kept 1 delay=500, sent 1, handed 1
+0 0 one that never came: kept 1 delay=500, settled
+
 [delivered_expired]
 2 1 a message given to a consumer that attached after its end, and one that was not: kept 1 2 lives=5, pause 9,
     limited consumer-1 9, handed 1
@@ -280,6 +290,7 @@ DELIVERIES = """
 1 0 in reverse, and a consumer had one of them: kept 1 2 3, handed 1 3, killed, settled 3 2
 2 0 one after the other, in two drains: kept 1 2, killed, came 2, silent 1, came 1 drain=2 epoch=3, silent 2, silent 3
 2 0 in reverse of two producers: kept 1 p2:1, killed, settled p2:1 1
+1 0 in reverse, and one was sent with a delay: kept 1 delay=9, kept 2, killed, settled 2 1
 1 0 in reverse, and one was sent again: kept 1 2, sent 1, killed, no_answer 1, settled 2 1
 
 [reordered_by_rollback]

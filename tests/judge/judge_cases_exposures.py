@@ -32,6 +32,7 @@ EXPOSURES = """
 1 acknowledged_in_window: kept 1 2, took 1, handed 2, ack_sent 2, crashed
 1 sends: kept 1, sent 2, no_answer 2, kept 3 durable=False
 1 expired: kept 1 lives=5, kept 2 lives=9000, kept 3, sent 4 lives=5, pause 9, settled
+1 delayed: kept 1 delay=5, kept 2 delay=9000, kept 3, sent 4 delay=9000, pause 9, limited consumer-1 9
 1 expired_before_consumer: kept 1 lives=5, kept 2 lives=9000, kept 3, pause 9, limited consumer-1 9
 1 confirmed: kept 1, sent 2, refused 2, put t1 3
 2 received: took 1, kept 2, settled 3

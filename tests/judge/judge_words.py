@@ -60,10 +60,10 @@ def pause(ms):
     return [("", ms)]
 
 
-def sent(*numbers, durable=True, tx=None, detail=None, epoch=1, lives=None, priority=None):
-    """Sent, with so many milliseconds to live, or with a priority."""
+def sent(*numbers, durable=True, tx=None, detail=None, epoch=1, lives=None, priority=None, delay=None):
+    """Sent, with so many milliseconds to live, or so many before its delivery, or with a priority."""
     about = {"durable": durable, "transaction": tx, "detail": detail, "epoch": epoch, "count": lives}
-    about = {**about, "priority": priority}
+    about = {**about, "delay_ms": delay, "priority": priority}
     return [e for n in numbers for e in of("publisher-1", Op.SEND, Phase.INVOKE, _id(n), **about)]
 
 
@@ -133,9 +133,9 @@ def no_answer(n, why="disconnected"):
     return of("publisher-1", Op.SEND, Phase.INFO, _id(n), detail=why)
 
 
-def kept(*numbers, durable=True, lives=None, priority=None):
+def kept(*numbers, durable=True, lives=None, priority=None, delay=None):
     """Sent and confirmed."""
-    return [*sent(*numbers, durable=durable, lives=lives, priority=priority), *confirmed(*numbers)]
+    return [*sent(*numbers, durable=durable, lives=lives, priority=priority, delay=delay), *confirmed(*numbers)]
 
 
 def put(tx, *numbers, publisher=1):

@@ -142,6 +142,13 @@ def on_disk(image):
     return sorted((m.queue, bytes(m.bare), m.failures) for m in recover(image).messages.values())
 
 
+def due_in(rig, seconds):
+    """A bare message that may be delivered so many seconds after the rig's now."""
+    name = b"x-opt-delivery-time"
+    pair = b"\xa3" + bytes((len(name),)) + name + b"\x81" + struct.pack(">q", int((rig.now + seconds) * 1000))
+    return b"\x00\x53\x72\xc1" + bytes((len(pair) + 1, 2)) + pair + b"\x00\x53\x77\x40"
+
+
 def identified(identity, body=b"x"):
     """A bare message with the application property that names it, and a body."""
     raw = identity.encode()

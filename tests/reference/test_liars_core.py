@@ -11,7 +11,7 @@ from conformance.reference.settings import QueueOptions
 from conformance.reference.stomp.message import store
 from conformance.reference.store.commit import do_nothing
 
-from .queue_rig import Rig
+from .queue_rig import Rig, due_in
 
 COUNT = 120
 
@@ -173,6 +173,24 @@ def of_three_priorities(rig):
     return [body for body, _, _ in rig.link()[1].values()]
 
 
+def before_the_time(rig):
+    """How many of two messages a consumer gets of which one is not due."""
+    for seconds in (0, 60):
+        rig.send(due_in(rig, seconds))
+    rig.disk()
+    return len(rig.link()[1])
+
+
+def before_the_time_after_a_restart(rig):
+    """How many messages that are not due a consumer gets, with one from before a restart."""
+    rig.send(due_in(rig, 60))
+    rig.disk()
+    rig = rig.again()
+    rig.send(due_in(rig, 60))
+    rig.disk()
+    return len(rig.link()[1])
+
+
 def given_back(rig):
     """What a second consumer gets of four messages of which the first one had three when it ended."""
     sent(rig, 4)
@@ -262,6 +280,8 @@ CASES = {
         [b"9", b"4", b"none", b"0"],
         [b"4", b"9", b"none", b"0"],
     ),
+    "delivers-before-the-time": (before_the_time, 1, 2),
+    "forgets-delivery-times-at-a-start": (before_the_time_after_a_restart, 0, 1),
     "gives-back-in-reverse": (given_back, bodies(range(1, 5)), [b"3", b"2", b"1", b"4"]),
     "ignores-selectors": (passed_over, (0, 2), (2, 2)),
     "matches-nothing-after-not": (matched_after_not, [1, 0], [0, 1]),
@@ -300,6 +320,7 @@ def test_it_is_wrong_in_one_way_only(name):
         "forgets-at-the-second-start": twice,
         "late-after-recovery": restarted,
         "dead-letters-at-once": {"gives-back-in-reverse"},
+        "delivers-before-the-time": {"forgets-delivery-times-at-a-start"},
     }.get(name, set())
     same = {other for other, (script, _, _) in CASES.items() if script is CASES[name][0]}
     wrong = [

@@ -20,7 +20,7 @@ def test_a_message_expires_at_its_end_and_not_before():
     rig.send(b"long", ttl=60_000)
     rig.send(b"ever")
     rig.disk()
-    assert rig.broker.next_expiry() == START + 1.5
+    assert rig.broker.next_time() == START + 1.5
     rig.now += 1.499
     rig.broker.dispatch()
     assert rig.bodies() == [b"short", b"long", b"ever"]
@@ -30,7 +30,7 @@ def test_a_message_expires_at_its_end_and_not_before():
 
     assert (rig.bodies(), rig.queue.counts[EXPIRED]) == ([b"long", b"ever"], 1)
     assert rig.on_disk() == [("q", b"ever", 0), ("q", b"long", 0)]
-    assert rig.broker.next_expiry() == START + 60
+    assert rig.broker.next_time() == START + 60
 
 
 def test_an_absolute_end_goes_before_a_ttl_and_a_queues_default_is_the_last():
@@ -79,7 +79,7 @@ def test_many_that_end_together_go_in_several_turns():
     rig.disk()
     rig.now += 2
     left = []
-    while (due := rig.broker.next_expiry()) is not None:
+    while (due := rig.broker.next_time()) is not None:
         assert due <= rig.now
         rig.broker.dispatch()
         rig.disk()
@@ -98,16 +98,16 @@ def test_an_acquired_message_expires_when_it_comes_back(event):
     link, got = rig.link()
     rig.now += 5
     rig.broker.dispatch()
-    assert (list(link.held), rig.broker.next_expiry()) == ([1, 2], None)
+    assert (list(link.held), rig.broker.next_time()) == ([1, 2], None)
     rig.settle(link, 1)
     rig.settle(link, 2, event)
-    assert rig.broker.next_expiry() is not None
+    assert rig.broker.next_time() is not None
     rig.broker.dispatch()
     rig.disk()
 
     assert (rig.bodies(), rig.on_disk(), len(got)) == ([], [], 2)
     assert (rig.queue.counts[EXPIRED], rig.queue.counts[SettlementEvent.ACCEPTED]) == (1, 1)
-    assert rig.broker.next_expiry() is None
+    assert rig.broker.next_time() is None
 
 
 def test_a_message_that_comes_back_in_time_lives_on():
@@ -118,7 +118,7 @@ def test_a_message_that_comes_back_in_time_lives_on():
     link, _ = rig.link(credit=1)
     rig.now += 1
     rig.settle(link, 1, SettlementEvent.RELEASED)
-    assert (rig.bodies(), rig.broker.next_expiry()) == ([b"x"], START + 2)
+    assert (rig.bodies(), rig.broker.next_time()) == ([b"x"], START + 2)
     rig.now += 1
     rig.broker.dispatch()
     rig.disk()
@@ -133,11 +133,11 @@ def test_an_end_survives_a_restart():
     rig.disk()
     rig.now += 2
     again = rig.again("q")
-    assert again.broker.next_expiry() == START + 1
+    assert again.broker.next_time() == START + 1
     again.broker.dispatch()
     again.disk()
 
-    assert (again.bodies(), again.broker.next_expiry()) == ([b"2"], START + 9)
+    assert (again.bodies(), again.broker.next_time()) == ([b"2"], START + 9)
     assert again.on_disk() == [("q", b"2", 0)]
 
 
@@ -169,7 +169,7 @@ def test_expired_messages_go_to_their_queue_and_stay():
         each.now += 100
         each.broker.dispatch()
         _, got = each.link(queue="Late")
-        assert ([body for body, _, _ in got.values()], each.broker.next_expiry()) == ([b"1"], None)
+        assert ([body for body, _, _ in got.values()], each.broker.next_time()) == ([b"1"], None)
     assert rig.queue.counts[SettlementEvent.DIVERTED] == 1
 
 
@@ -198,7 +198,7 @@ def test_a_transaction_counts_from_the_send():
     rig.commits(transaction)
     rig.disk()
 
-    assert rig.broker.next_expiry() == START + 5
+    assert rig.broker.next_time() == START + 5
 
 
 def test_the_consumer_gets_what_is_left():
@@ -223,4 +223,4 @@ def test_a_deleted_queue_has_no_ends():
     rig.disk()
     rig.broker.delete(rig.queue)
 
-    assert rig.broker.next_expiry() is None
+    assert rig.broker.next_time() is None

@@ -104,6 +104,18 @@ def test_a_message_is_compared_by_its_priority(play, protocol, liar, intact):
     assert [intact] * 10 == [event.intact for event in came]
 
 
+@pytest.mark.parametrize(("liar", "early"), [(None, 0), ("delivers-before-the-time", 10)])
+def test_a_drain_waits_for_messages_with_a_delay(play, liar, early):
+    """None comes before its time, and none is missing when the drain ends."""
+    record, folder = play(Publish(10, window=5, delay_ms=1500), Drain(), liar=liar)
+    sent = {event.message: event for event in events_of(folder, "publisher-1") if event.phase is Phase.INVOKE}
+    came = [event for event in events_of(folder, "drain-1") if event.op is Op.DRAIN and event.message]
+    before = [event for event in came if event.at_ns < sent[event.message].at_ns + 1_500_000_000 - 2_000_000]
+
+    assert ("", 10, early) == (record.void, len(came), len(before))
+    assert {1500} == {event.delay_ms for event in sent.values() if event.op is Op.SEND}
+
+
 @pytest.mark.parametrize("node", ["", "another"])
 def test_a_publisher_is_connected_to_the_node_of_its_step(play, monkeypatch, node):
     asked = []

@@ -225,6 +225,7 @@ class PublisherRole:
             transaction=self.transaction,
             due_ns=due_ns,
             count=step.lives_ms or None,
+            delay_ms=step.delay_ms or None,
             priority=step.priority,
             detail="ack immediately" if immediate else self._says(message, asked),
         )

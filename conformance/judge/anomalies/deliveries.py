@@ -10,7 +10,7 @@ OWED = "(confirmed OR committed) AND durable"
 
 # Of two consumers at once, one may wait because the other has prefetched everything.
 _WITHHELD = (
-    "coalesce(confirmed_at, committed_at) < starved_at AND received_at > starved_at"
+    "coalesce(confirmed_at, committed_at) < starved_at AND received_at > starved_at AND delay_ms IS NULL"
     " AND (coalesce(one_consumer, true) OR shared_from >= shared_until)"
 )
 
@@ -95,6 +95,17 @@ REFUSALS = (
         applies="expires_at < last_attached_at",
         offends="handed_attached_at > expires_at",
         words="expired messages were given to a consumer that attached later",
+    ),
+    UndrainedAnomaly(
+        "delivered_early",
+        """A message was received before the delay that its producer gave it was over.
+
+        The delay counts from before the send. What is early by less than a tenth of a second does not count: brokers
+        look at a clock of milliseconds, which others may set.
+        """,
+        applies="delay_ms > 0 AND sendings = 1 AND coalesce(received_at, redelivered_at) IS NOT NULL",
+        offends="came_early",
+        words="messages with a delivery delay were received before it was over",
     ),
     Anomaly(
         "undeliverable_again",
@@ -324,7 +335,7 @@ DELIVERIES = (
 
         The consumer waited for the liveness bound after it had acknowledged everything up to its prefetch limit.
         """,
-        applies="confirmed",
+        applies="confirmed AND delay_ms IS NULL",
         offends="confirmed_at < starved_at AND NOT selective AND handed = 0 AND redelivered > 0",
         words="confirmed messages withheld from a consumer that had acknowledged everything",
     ),

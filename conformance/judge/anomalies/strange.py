@@ -71,9 +71,10 @@ STRANGE = (
         """The first consumer of a queue received a message after a later one of the same producer.
 
         Only the first process that receives anything counts: messages that it did not acknowledge may come later to
-        another process. A message that was given back, or acknowledged in a transaction, does not apply.
+        another process. A message that was given back, acknowledged in a transaction, or sent with a delay, does not
+        apply.
         """,
-        applies="received > 0 AND refused_at IS NULL AND ack_txn IS NULL",
+        applies="received > 0 AND refused_at IS NULL AND ack_txn IS NULL AND delay_ms IS NULL",
         offends="overtaken",
         words="received messages overtaken by a later one of their producer",
     ),
@@ -82,9 +83,9 @@ STRANGE = (
         """After a restart a message that no consumer had before came after the next one of the same producer.
 
         A drain received both from the same queue. `overtaken` is about the first consumer of a trial. A message that
-        was sent again does not apply.
+        was sent again, or with a delay, does not apply.
         """,
-        applies="redelivered > 0 AND handed = 0 AND durable AND sendings = 1"
+        applies="redelivered > 0 AND handed = 0 AND durable AND sendings = 1 AND delay_ms IS NULL"
         " AND coalesce(confirm_epoch, commit_epoch) < drained_epoch",
         offends="next_came_first",
         words="messages that no consumer had before came out of order after a restart",
@@ -93,10 +94,10 @@ STRANGE = (
         "reordered_by_rollback",
         """Of what a consumer acknowledged and rolled back, a message came again after the next one of its producer.
 
-        A drain received both from the same queue. A message that was acknowledged in several transactions, or sent
-        again, does not apply.
+        A drain received both from the same queue. A message that was acknowledged in several transactions, sent again,
+        or sent with a delay, does not apply.
         """,
-        applies="redelivered > 0 AND rolled_back AND durable AND sendings = 1",
+        applies="redelivered > 0 AND rolled_back AND durable AND sendings = 1 AND delay_ms IS NULL",
         offends="next_returned_first",
         words="messages whose acknowledgement was rolled back came again out of order",
     ),
@@ -105,9 +106,8 @@ STRANGE = (
         """The first consumer of a queue received a message for the first time after one of a lower priority.
 
         It was confirmed before that consumer, the first process that received anything, had received any. A message
-        that was received twice, given back, or acknowledged in a transaction, does not apply.
-        """,
-        applies="received = 1 AND waited AND refused_at IS NULL AND ack_txn IS NULL",
+that was received twice, given back, acknowledged in a transaction, or sent with a delay, does not apply.        """,
+        applies="received = 1 AND waited AND refused_at IS NULL AND ack_txn IS NULL AND delay_ms IS NULL",
         offends="outranked",
         words="received messages outranked by one of a lower priority",
     ),

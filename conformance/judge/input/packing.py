@@ -28,7 +28,7 @@ from conformance.judge.input import blocks, link_frames
 from conformance.protocols.ties import Tied
 from conformance.records import Checksum, TrialRecord
 
-FORMAT = "9"
+FORMAT = "10"
 """The format of the Parquet files; a file of another format is made again."""
 
 FILE = "events.parquet"
@@ -75,6 +75,7 @@ FIELDS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("first", pa.int64(), "bigint"),  # the range of sends that one answer covers, by their numbers
     ("last", pa.int64(), "bigint"),
     ("fault", pa.string(), "string"),
+    ("delay_ms", pa.int64(), "bigint"),
     ("priority", pa.int32(), "int"),
     ("detail", pa.string(), "string"),
     ("carries", pa.int8(), "tinyint"),  # what a frame means for its message: `protocols.ties.CARRIES`

@@ -268,6 +268,7 @@ _REFUSAL = f"CAST(array_position(array({', '.join(map(repr, _REFUSALS))}), detai
 MESSAGE: Mapping[str, str] = {
     "attempted": "bool_or(sent)",
     "durable": "bool_or(sent AND coalesce(durable, false))",
+    "delay_ms": "max(delay_ms)",
     "priority": "max(priority)",
     "accepted": "bool_or(accepts)",
     "refused": "bool_or(refuses)",
@@ -459,6 +460,8 @@ _OWED = (
 )
 # A script that compares two halves has one producer in each, and ends each with a crash.
 _HALF_ENDED_AT = "CASE WHEN producer = 1 THEN fired_at ELSE last_fired_at END"
+_EARLY_NS = 100_000_000
+"""What is early by less does not count: brokers look at a clock of milliseconds, which others may set."""
 _NEVER = f"{2**63 - 1}L"
 # Spark sorts again wherever the next window does not begin with the columns of the sort before: windows of the same
 # first columns follow each other, the one with an order first.
@@ -541,6 +544,7 @@ DERIVED: Mapping[str, str] = {
     "in_window": "attempted AND send_txn IS NULL AND window_size > 1",
     "ranged": "range_first < range_last",
     "overtaken": "coalesce(later_sent_place < last_place, false)",
+    "came_early": f"coalesce(least(received_at, redelivered_at) < sent_at + delay_ms * 1000000L - {_EARLY_NS}L, false)",
     "outranked": "coalesce(lower_place < first_place, false)",
     "waited": "coalesce(confirmed_at < trial_received_at, false)",
     "rolled_back": _ROLLED_BACK,

@@ -55,6 +55,7 @@ EXPOSURES: Mapping[str, ExposureRule] = {
     "acknowledged_in_window": ExposureRule("acked_at IS NOT NULL", "acked_at", "ack_period", "ack_sent_at"),
     "expired": ExposureRule("confirmed AND expired"),
     "expired_before_consumer": ExposureRule("expires_at < last_attached_at"),
+    "delayed": ExposureRule("confirmed AND last_attached_at < sent_at + delay_ms * 1000000L"),
     "sends": ExposureRule("attempted AND durable AND NOT disconnected", period="sent_period"),
     "confirmed": ExposureRule("confirmed", period="sent_period"),
     "received": ExposureRule("received > 0", period="sent_period"),

@@ -13,7 +13,7 @@ from functools import partial
 from conformance.reference.core.admission import NOT_FOUND, Addresses, Admission, Refusal, Refused, ignore_refusal
 from conformance.reference.core.effects import Effect, Effects, Storage
 from conformance.reference.core.notes import Notes
-from conformance.reference.core.queues import Expiries, Message, Queue, Send, Subscription, Transaction
+from conformance.reference.core.queues import Delays, Expiries, Message, Queue, Send, Subscription, Transaction
 from conformance.reference.core.sections import Parsed, encode, with_time_left
 from conformance.reference.core.settlement import SettlementEvent, State
 from conformance.reference.honest import Asked, Honest
@@ -63,8 +63,11 @@ class ReferenceBroker:
         self._undispatched: dict[Queue, None] = {}
         self._admission = Admission(settings, behaviour, commit, self._now_ms)
         self._expiries = Expiries()
+        self._delays = Delays()
         self._addresses = Addresses(settings, options, commit)
-        self._effects = Effects(behaviour, self._addresses, self._expiries, self._undispatched, recovered.next_id)
+        self._effects = Effects(
+            behaviour, self._addresses, self._expiries, self._delays, self._undispatched, recovered.next_id
+        )
         self.unfinished = 0
         self.stopping = False
         self._sends = 0
@@ -383,6 +386,10 @@ class ReferenceBroker:
     def dispatch(self) -> None:
         """Sends all that can be sent; what has expired by now is not sent but removed."""
         now_ms = 0
+        if self._delays.next_ms() is not None:
+            for message in self._delays.due(self._now_ms()):
+                message.queue.offer(message)
+                self._undispatched[message.queue] = None
         if self._expiries:
             now_ms = self._now_ms()
             for message in self._expiries.due(now_ms, EXPIRED_AT_ONCE):
@@ -391,10 +398,10 @@ class ReferenceBroker:
         while self._undispatched:
             self._undispatched.popitem()[0].dispatch(self._send, now_ms, self._expire, unselected)
 
-    def next_expiry(self) -> float | None:
+    def next_time(self) -> float | None:
         """When `dispatch` is to be called if nothing else happens, in seconds since the epoch; None for never."""
-        due = self._expiries.next_ms()
-        return None if due is None else due / 1000
+        times = [due for due in (self._expiries.next_ms(), self._delays.next_ms()) if due is not None]
+        return min(times) / 1000 if times else None
 
     def encoded(self, message: Message) -> bytes:
         """The message as it goes to a consumer: its bytes, with the header telling of its deliveries so far.

@@ -7,8 +7,8 @@ from functools import partial
 from typing import NamedTuple
 
 from conformance.reference.core.admission import LIMIT, Addresses, Refusal, Refused
-from conformance.reference.core.queues import Expiries, Message, Queue
-from conformance.reference.core.sections import Parsed
+from conformance.reference.core.queues import Delays, Expiries, Message, Queue
+from conformance.reference.core.sections import Parsed, delivery_time
 from conformance.reference.core.settlement import COUNTED, SettlementEvent, State
 from conformance.reference.honest import LAZY_S, Answered, Asked, Honest
 from conformance.reference.settings import Settings
@@ -44,12 +44,14 @@ class Effects:
         behaviour: Honest,
         addresses: Addresses,
         expiries: Expiries,
+        delays: Delays,
         undispatched: dict[Queue, None],
         next_id: int,
     ) -> None:
         self._behaviour = behaviour
         self._addresses = addresses
         self._expiries = expiries
+        self._delays = delays
         self._undispatched = undispatched
         self._next_id = next_id
 
@@ -61,7 +63,7 @@ class Effects:
         """A message that has its place in the queue reserved; `identity` is what its sender calls it."""
         durable, rest, bare, _, expires_ms = parsed
         number = self._behaviour.numbered(queue.number())
-        message = self._ranked(Message(self.take_id(), queue, number, durable, rest, bare, expires_ms))
+        message = self._placed(Message(self.take_id(), queue, number, durable, rest, bare, expires_ms))
         records: tuple[Change, ...] = ()
         if durable and queue.kept and self._behaviour.stores(number):
             records = (Stored(message.id, message.number, queue.name, 0, rest, bare, expires_ms),)
@@ -102,14 +104,17 @@ class Effects:
 
     def restore(self, queue: Queue, stored: Stored, number: int) -> None:
         rest = self._behaviour.restores(stored.rest)
-        message = self._ranked(Message(stored.id, queue, number, True, rest, stored.bare, stored.expires_ms))
+        message = self._placed(
+            Message(stored.id, queue, number, True, rest, stored.bare, stored.expires_ms), recovered=True
+        )
         message.failures = stored.failures
         message.acquired = True
         queue.reserve(len(message.bare))
         message.advance(SettlementEvent.STORED)
         self._add(queue, message, hidden=self._behaviour.hides_recovered)
 
-    def _ranked(self, message: Message) -> Message:
+    def _placed(self, message: Message, *, recovered: bool = False) -> Message:
+        message.due_ms = self._behaviour.due_ms(delivery_time(message.bare), recovered)
         if message.rest[:1] == b"\x50":  # it says a priority (AMQP 1.0 section 3.2.1)
             message.rank = self._behaviour.rank(message.rest[1])
         return message
@@ -121,7 +126,11 @@ class Effects:
         self._add(queue, message)
 
     def _add(self, queue: Queue, message: Message, *, hidden: bool = False) -> None:
-        queue.add(message, hidden=hidden or self._behaviour.hides(message.number))
+        if message.due_ms:
+            queue.keep(message)
+            self._delays.add(message)
+        else:
+            queue.add(message, hidden=hidden or self._behaviour.hides(message.number))
         if message.expires_ms:
             self._live(queue, message)
         self._undispatched[queue] = None

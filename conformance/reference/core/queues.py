@@ -28,13 +28,15 @@ class Message:
 
     `failures` is the delivery-count; `acquired` says that some link may have had it; `refused_by` are the
     subscriptions to which it must not go again (AMQP 1.0 section 3.4.5, undeliverable-here). `expires_ms` is the end
-    of its time, in milliseconds since the epoch, 0 for none. Of two that are ready the one of the lower `rank` is
-    delivered first, and of one rank the older one. `turned`: it stands before all of its rank (a liar's doing).
+    of its time, in milliseconds since the epoch, 0 for none; before `due_ms` it is not offered. Of two that are ready
+    the one of the lower `rank` is delivered first, and of one rank the older one. `turned`: it stands before all of its
+    rank (a liar's doing).
     """
 
     __slots__ = (
         "acquired",
         "bare",
+        "due_ms",
         "durable",
         "expires_ms",
         "failures",
@@ -58,6 +60,7 @@ class Message:
         self.rest = rest
         self.bare = bare
         self.expires_ms = expires_ms
+        self.due_ms = 0
         self.rank = USUAL_RANK
         self.turned = False
         self.failures = 0
@@ -212,9 +215,13 @@ class Queue:
 
     def add(self, message: Message, *, hidden: bool = False) -> None:
         """A stored message takes the place that it has reserved; a `hidden` one is never offered (a liar's doing)."""
+        self.keep(message)
+        heapq.heappush(self._hidden if hidden else self._ready, message.place)
+
+    def keep(self, message: Message) -> None:
+        """A stored message takes the place that it has reserved, and waits there until it is offered."""
         self.arriving -= 1
         self._stored[message.number] = message
-        heapq.heappush(self._hidden if hidden else self._ready, message.place)
 
     def offer(self, message: Message) -> None:
         """The message is ready, at its original place: before all that came after it."""
@@ -375,6 +382,29 @@ class Expiries:
         """When the next is due, in milliseconds since the epoch; None if nothing is."""
         while self._heap and self._heap[0][1] not in self._known:
             heapq.heappop(self._heap)
+        return self._heap[0][0] if self._heap else None
+
+
+class Delays:
+    """The messages that may not be delivered yet, by their time; the caller passes the time.
+
+    What has left its queue before its time, or was deleted with it, is passed over when the time has come.
+    """
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Message]] = []
+
+    def add(self, message: Message) -> None:
+        heapq.heappush(self._heap, (message.due_ms, message.id, message))
+
+    def due(self, now_ms: int) -> Iterator[Message]:
+        while self._heap and self._heap[0][0] <= now_ms:
+            message = heapq.heappop(self._heap)[-1]
+            if message.state is _READY and not message.queue.deleted:
+                yield message
+
+    def next_ms(self) -> int | None:
+        """When the next is due, in milliseconds since the epoch; None if nothing is."""
         return self._heap[0][0] if self._heap else None
 
 

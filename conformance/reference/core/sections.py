@@ -250,6 +250,7 @@ def walk(bare: bytes) -> Iterator[tuple[int | None, int]]:
         at = end(bare, start)
 
 
+_ANNOTATIONS = 0x72
 APPLICATION_PROPERTIES = 0x74
 STRING, SYMBOL = 0xA1, 0xA3
 """Constructors of the short ones."""
@@ -375,6 +376,25 @@ def _value(bare: bytes, at: int, stop: int, keys: frozenset[bytes]) -> bytes | N
             return bare[middle:last]
         at = last
     return None
+
+
+_DELIVERY_TIME, _FAR = b"x-opt-delivery-time", 1024
+"""The annotation with the time, and how far from the beginning of a message it is looked for."""
+
+_TIME_KEYS = encodings(_DELIVERY_TIME, SYMBOL)
+_LONGS = (0x55, 0x81, 0x83)
+
+
+def delivery_time(bare: bytes) -> int:
+    """When a message says that it may be delivered, in milliseconds since the epoch; 0 if it says nothing of it.
+
+    The annotation is that of the AMQP JMS Mapping, a long.
+    """
+    if _DELIVERY_TIME not in bare[:_FAR]:
+        return 0
+    encoded = entry(bare, _ANNOTATIONS, _TIME_KEYS)
+    form = _NUMBERS.get(encoded[0]) if encoded else None
+    return max(0, int(form.unpack(encoded[1:])[0])) if encoded and form and encoded[0] in _LONGS else 0
 
 
 def addressee(bare: bytes) -> str | None:

@@ -207,6 +207,17 @@ DELIVERING: dict[str, Lie] = {
         "delivered_expired",
         lives_ms=lambda _ttl_ms: 0,
     ),
+    "delivers-before-the-time": lie(
+        "A message that names its delivery time is delivered at once.",
+        "delivered_early",
+        due_ms=lambda _due_ms, _recovered: 0,
+    ),
+    "forgets-delivery-times-at-a-start": lie(
+        "A message that names its delivery time, and that a start takes over, is delivered at once.",
+        "delivered_early",
+        fault="stop",
+        due_ms=lambda due_ms, recovered: 0 if recovered else due_ms,
+    ),
     "takes-an-acknowledgement-of-nothing": lie(
         "A basic.ack of what was not delivered, or a second time, has no effect. AMQP 0-9-1 only.",
         "denied",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -57,6 +58,7 @@ class JobMaker:
         self.slowest_s = 0.0
         self.network: Callable[[Address], Address] = lambda address: address
         self._header = header
+        self._due_s = 0.0
         self._sent: list[Unfinished] = []
         self._taken: dict[str, tuple[Unfinished, ...]] = {}
         self._publishers = self._consumers = 0
@@ -68,6 +70,8 @@ class JobMaker:
         step = work.step
         self._in_vain += [step.selects] if isinstance(step, Consume) and result.ended == "stuck" else []
         self.slowest_s = max(self.slowest_s, result.slowest_s)
+        if work.delay_ms:
+            self._due_s = max(self._due_s, time.monotonic() + work.delay_ms / 1000)
         if isinstance(step, Publish):  # what has had no answer for the liveness bound is not open any more
             self._sent += () if result.ended == UNANSWERED else result.unfinished
         else:
@@ -117,13 +121,16 @@ class JobMaker:
         return bool(self.planned.settings.values.get("non_destructive"))
 
     def bounds(self) -> Tolerances:
-        """How long a drain waits; for a delay beyond its patience, messages may be left that wait for redelivery."""
+        """How long a drain waits; for a delay beyond its patience, messages may be left that wait for redelivery.
+
+        What was sent with a delay has come due when it ends.
+        """
         redelivery_delay_ms = int(self.planned.settings.values.get("redelivery_delay_ms", 0))
         if self.keeps_messages:
             return Tolerances(delayed=True, liveness_s=SILENCE_S)
         if redelivery_delay_ms > LONGEST_DELAY_MS:
             return Tolerances(delayed=True)
-        delay_s = max(redelivery_delay_ms, 0) / 1000
+        delay_s = max(redelivery_delay_ms / 1000, self._due_s - time.monotonic(), 0)
         return Tolerances(silence_s=SILENCE_S + delay_s, liveness_s=LIVENESS_S + 10 * delay_s)
 
     def _work(self, step: ClientStep, asks: Asks, collects: str, topic: str) -> Work:

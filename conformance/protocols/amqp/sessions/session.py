@@ -7,6 +7,7 @@ discharge is answered (section 4.4.3). Brokers that never settle first, Artemis 
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -129,7 +130,8 @@ class AmqpSession(Session):
         self._order[message] = len(self._order)
         if transaction is not None:
             self._coordinator.enlist(delivery, transaction)
-        annotations = self._annotations | ({symbol("x-opt-ack-immediately"): True} if immediate else {})
+        annotations = self._annotations | self._delay()
+        annotations |= {symbol("x-opt-ack-immediately"): True} if immediate else {}
         known = {name: self._job.named(message)} if (name := self._job.dialect.duplicate_id) else {}
         properties = known | self._job.work.properties(message) or None
         encoded = Message(
@@ -273,6 +275,12 @@ class AmqpSession(Session):
         if self._job.work.has_other_priority(name, int(message.priority)):
             return True
         return self._job.work.are_altered(name, message.properties or {})
+
+    def _delay(self) -> dict[Any, int]:
+        """Return the annotation of a message that is sent now with a delay."""
+        name, delay_ms = self._job.dialect.options(AmqpOptions).delivery_time, self._job.work.delay_ms
+        since = int(time.time() * 1000) if name == "x-opt-delivery-time" else 0
+        return {symbol(name): since + delay_ms} if delay_ms else {}
 
     def _correlation(self, message: str) -> str | int | uuid.UUID | bytes | None:
         """The correlation-id of a message of this trial: a string, a number, a UUID or bytes (section 3.2.4)."""
