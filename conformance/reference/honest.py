@@ -197,6 +197,12 @@ class Honest:
     restores_sessions = True
     """Whether a start takes the sessions of MQTT over: their subscriptions, and their packets of QoS 2."""
 
+    restores_retained = True
+    """Whether a start takes over the retained messages of MQTT."""
+
+    replaces_retained = True
+    """Whether a retained message takes the place of the one before it on its topic."""
+
     keeps_received = True
     """Whether a session of MQTT still has the identifiers of QoS 2 that it has received on an earlier connection."""
 

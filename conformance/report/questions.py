@@ -17,6 +17,7 @@ import msgspec
 from conformance import paths
 from conformance.claims import Kind
 from conformance.counting import plural
+from conformance.judge.anomalies import ANOMALIES
 from conformance.judge.anomalies.fates import ACCOUNT
 from conformance.judge.reasons import UNSHOWN, count_faults
 from conformance.judge.rows import Judgement, Verdict, VerdictRow
@@ -58,7 +59,7 @@ QUESTIONS: Mapping[str, frozenset[str]] = {
         """came_back counted_at_first delivered_early delivered_expired failed_gone failure_uncounted failure_unmarked
         first_acquirer_twice gone gone_after_acknowledge many_unacknowledged not_alive not_recovered not_served
         outranked overlooked overtaken release_counted released_gone reordered_by_restart
-        reordered_by_rollback starved stuck undeliverable_again
+        reordered_by_rollback retained_otherwise starved stuck undeliverable_again
         unmarked unselected""".split()
     ),
     "Does nothing leave silently?": frozenset(
@@ -312,6 +313,17 @@ def is_loss(anomaly: str) -> bool:
     return anomaly.startswith("lost") or anomaly in NOT_STORED
 
 
+def is_unpromised(row: VerdictRow) -> bool:
+    """Whether it is of an expectation, and not about damage to stored data, which no broker can keep."""
+    expected = row.verdict is Verdict.OBSERVED and row.kind != Kind.OBSERVATION
+    return expected and row.fault not in MODELS[Cause.DAMAGE]
+
+
+def is_failed(row: VerdictRow) -> bool:
+    """Whether so many trials have shown its anomaly as a violation of it needs."""
+    return row.offended >= (ANOMALIES[row.anomaly].trials if row.anomaly else 1)
+
+
 def cell(rows: Iterable[VerdictRow], asks: str = "") -> Cell:
     """Return what rows say together, those of one question if `asks` is it.
 
@@ -322,7 +334,7 @@ def cell(rows: Iterable[VerdictRow], asks: str = "") -> Cell:
     tried = [row for row in open_ if not row.reason.endswith(UNSHOWN)]
     expected = [row for row in tried if row.verdict is Verdict.OBSERVED and row.kind != Kind.OBSERVATION]
     for word in _JUDGED:
-        if word is Verdict.HOLDS and any(row.offended for row in expected):
+        if word is Verdict.HOLDS and any(map(is_failed, expected)):
             return _counted(Verdict.OBSERVED, expected, asks)
         if any(row.verdict is word for row in open_):
             return _counted(word, [row for row in open_ if row.verdict in _JUDGED], asks)
@@ -345,7 +357,8 @@ def _counted(word: Verdict, judged: Sequence[VerdictRow], asks: str) -> Cell:
 
     A pass counts trials without a fault only where there are no others.
     """
-    nouns = {noun_of(row.anomaly) for row in judged if row.verdict is word}
+    seen = [row for row in judged if row.verdict is word]
+    nouns = {noun_of(row.anomaly) for row in [row for row in seen if row.offended] or seen}
     if asks == FIRST and LOST in nouns:
         judged, nouns = [row for row in judged if is_loss(row.anomaly)], {LOST}
     scenarios: dict[str, list[VerdictRow]] = {}
@@ -426,7 +439,7 @@ def sentence(judgement: Judgement) -> str:
         of = f" of {total:,}" if total >= whole.offences else ""
         return f"{product} lost {whole.offences:,}{of} confirmed messages, in {whole.seen}."
     tried = line(FIRST, kept if whole.verdict is Verdict.HOLDS else [row for row in kept if not row.standing]).whole
-    unpromised = cell([row for row in losses if row.verdict is Verdict.OBSERVED], FIRST)
+    unpromised = cell([row for row in losses if is_unpromised(row)], FIRST)
     if unpromised.offences and not tried.counts:
         said = f"{product} lost {unpromised.offences:,} confirmed messages, in {unpromised.seen}: {_UNPROMISED}."
     elif unpromised.offences:

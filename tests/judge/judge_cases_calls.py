@@ -80,6 +80,11 @@ CALLS = """
 2 1 one of two that is answered otherwise: question 1 OK, question 2 FAIL
 0 0 a question without an answer: question 1 INFO
 
+[retained_otherwise]
+2 0 what is retained is there: question 1 OK, question 2 OK
+2 1 one topic of two has lost what was retained: question 1 OK, question 2 FAIL
+0 0 a question about a retained message without an answer: question 1 INFO
+
 [acknowledge_returned]
 1 1 an acknowledge that returns while the broker is halted: handed 1, halted consumer-1, ack_sent 1, returned 1,
     resumed consumer-1

@@ -74,6 +74,7 @@ class Client:
         )
         self.input = b""
         self.waiting = []  # what came with the CONNACK
+        self.flags = []  # RETAIN of each PUBLISH that came
 
     def connect(self, name="q", expiry_s=NEVER, *, clean=False, receive=100, flags=0, more=b"", keep_alive=0):
         about = struct.pack(">BIBH", 0x11, expiry_s, 0x21, receive) if self.level == 5 else None
@@ -144,6 +145,7 @@ class Client:
         return name, data[0] if data else 0
 
     def _delivery(self, data, flags):
+        self.flags.append(flags & 1)
         if self.level == 5:
             found = packets.read_publish(data, 0, len(data), flags, 5)
             self.last = found

@@ -51,6 +51,20 @@ def after_an_acknowledgement(rig):
     return bodies(consumer.asks(PUBACK, 1))
 
 
+def retained_over_a_start(rig):
+    rig.client("p", 0).publish(1, b"1", "t", retain=True)
+    rig.disk()
+    return bodies(rig.again().client(subscribe="t").suback)
+
+
+def retained_of_two(rig):
+    publisher = rig.client("p", 0)
+    for number, body in enumerate((b"1", b"2"), 1):
+        publisher.publish(number, body, "t", retain=True)
+        publisher.heard()
+    return bodies(rig.client(subscribe="t").suback)
+
+
 def ends_after(rig):
     """The seconds after which two sessions end whose intervals are 24 and 30 days."""
     for name, days in (("q", 24), ("r", 30)):
@@ -137,6 +151,8 @@ def _given(rig, count):
 LIES = [
     ("forgets-received-identifiers", received_before, 2, 1),
     ("ends-sessions-of-a-month", ends_after, [2_073_600, 1], [2_073_600, 2_592_000]),
+    ("forgets-retained-messages", retained_over_a_start, [], [b"1"]),
+    ("retains-the-first-message", retained_of_two, [b"1"], [b"2"]),
     ("ignores-what-comes-again", answered_again, [], [("PUBREC", 7)]),
     ("forgets-sessions", received_before_a_restart, 2, 1),
     ("finishes-at-the-last-answer", after_its_pubrel, [("PUBLISH", 1)], [("PUBREL", 1)]),

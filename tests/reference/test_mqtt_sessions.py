@@ -8,7 +8,7 @@ import pytest
 
 from conformance.protocols.mqtt.packets import PUBACK, PUBCOMP, PUBREC, PUBREL, text
 from conformance.reference.core.sections import parse
-from conformance.reference.mqtt.sessions import is_filter, matches
+from conformance.reference.mqtt.topics import is_filter, matches
 from conformance.reference.security import Guard
 
 from .mqtt_rig import Client, Rig, bodies, deliveries, names, props

@@ -15,6 +15,7 @@ from conformance.run.trial import player
 from conformance.scenario.script import (
     SETTLE,
     After,
+    Ask,
     Consume,
     ConsumerCrash,
     Cut,
@@ -102,6 +103,41 @@ def test_a_message_is_compared_by_its_priority(play, protocol, liar, intact):
     came = [event for event in events_of(folder, "drain-1") if event.op is Op.DRAIN and event.message]
 
     assert [intact] * 10 == [event.intact for event in came]
+
+
+LAST, WILDCARD = (
+    "does a new subscription get the last retained message",
+    "does a wildcard get the last retained messages",
+)
+
+
+@pytest.mark.parametrize("protocol", ["mqtt", "mqtt311"])
+@pytest.mark.parametrize(
+    ("steps", "liar", "asked", "otherwise"),
+    [
+        ((Ask(LAST),), None, 110, 0),
+        ((Ask(WILDCARD),), None, 110, 0),
+        ((Ask(LAST),), "retains-the-first-message", 110, 10),
+        ((Ask("are messages retained"), Restart(clean=True), Ask("are retained messages still there")), None, 80, 0),
+        (
+            (Ask("are messages retained"), Restart(clean=True), Ask("are retained messages still there")),
+            "forgets-retained-messages",
+            80,
+            40,
+        ),
+    ],
+)
+def test_what_is_retained_is_looked_for(play, protocol, steps, liar, asked, otherwise):
+    """Each PUBLISH with RETAIN and each topic is a question; what this sets it ends."""
+    record, folder = play(*steps, protocol=protocol, liar=liar)
+    answers = [
+        event.phase
+        for path in sorted(folder.glob("asker-*.jsonl"))
+        for event in events_of(folder, path.stem)
+        if event.op is Op.ASK and event.phase is not Phase.INVOKE
+    ]
+
+    assert ("", asked, otherwise) == (record.void, len(answers), answers.count(Phase.FAIL))
 
 
 @pytest.mark.parametrize(("liar", "early"), [(None, 0), ("delivers-before-the-time", 10)])

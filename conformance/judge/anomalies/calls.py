@@ -221,6 +221,13 @@ CALLS = (
         words="questions were answered otherwise",
     ),
     Anomaly(
+        "retained_otherwise",
+        "A new subscription did not get the last retained message of a topic, or got one that was not to be there.",
+        applies="granted OR denied",
+        offends="denied",
+        words="requests to retain, and topics, were answered otherwise",
+    ),
+    Anomaly(
         "acknowledged_again",
         """A message came again although its listener, or acknowledge(), had returned and its session was closed.
 

@@ -26,6 +26,15 @@ def _options() -> type[MqttOptions]:
 
 _NOWHERE = "a message of MQTT without a subscriber is in no session, and its PUBACK need not say so"
 
+_QUESTIONS = frozenset(
+    {
+        "are messages retained",
+        "are retained messages still there",
+        "does a new subscription get the last retained message",
+        "does a wildcard get the last retained messages",
+    }
+)
+
 PROTOCOL = ClientProtocol(
     name="mqtt",
     title="MQTT 5",
@@ -38,7 +47,7 @@ PROTOCOL = ClientProtocol(
         b"\x10\x0d\x00\x04MQTT\x05\x02\x00\x00\x00\x00\x00", re.compile(rb"\x20[\x03-\x7f][\x00\x01]", re.DOTALL), 3
     ),
     # A message has no persistence of its own, and a PUBACK need not mean that it is stored.
-    traits=Traits(confirm="PUBACK", queues_by_client=True, session_expiry=True),
+    traits=Traits(confirm="PUBACK", queues_by_client=True, session_expiry=True, questions=_QUESTIONS),
     reproducer=Reproducer(
         template="mqtt.py.j2",
         modules={"": "socket", "tls": "ssl"},

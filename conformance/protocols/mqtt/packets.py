@@ -118,6 +118,10 @@ class Head(NamedTuple):
 Properties = list[tuple[int, object]]
 
 
+DUP, RETAIN = 8, 1
+"""Flags of a PUBLISH beside its QoS (section 3.3.1)."""
+
+
 class PublishPacket(NamedTuple):
     """A PUBLISH; `number` is its packet identifier, 0 for QoS 0."""
 
@@ -127,6 +131,7 @@ class PublishPacket(NamedTuple):
     again: bool
     properties: Properties
     body: bytes
+    retain: bool = False
 
     @property
     def texts(self) -> dict[str, str]:
@@ -204,16 +209,16 @@ def publish(
     body: bytes,
     level: int,
     *,
-    again: bool = False,
+    flags: int = 0,
     lives_s: int = 0,
 ) -> bytes:
-    """Return a PUBLISH with these user properties, of which `CONFORMANCE_ID` is one; with DUP if it is sent `again`."""
+    """Return a PUBLISH with these user properties, of which `CONFORMANCE_ID` is one; `flags`: `DUP` and `RETAIN`."""
     more = struct.pack(">BI", MESSAGE_EXPIRY, lives_s) if lives_s else b""
     more += b"".join(b"\x26" + text(name) + text(value) for name, value in texts.items())
     head = text(topic) + (struct.pack(">H", identifier) if qos else b"")
     if level < MQTT_5:
-        body = body or texts[CONFORMANCE_ID].encode()
-    return packet(PUBLISH, head + _with_length(level, more) + body, 8 * again | qos << 1)
+        body = body or texts.get(CONFORMANCE_ID, "").encode()
+    return packet(PUBLISH, head + _with_length(level, more) + body, flags | qos << 1)
 
 
 def subscribe(identifier: int, topic: str, qos: int, level: int) -> bytes:
@@ -299,7 +304,8 @@ def read_publish(data: bytes | bytearray, at: int, end: int, flags: int, level: 
     if level < MQTT_5:
         word = first_word(body)
         found, body = [(USER_PROPERTY, (CONFORMANCE_ID.encode(), word))], b"" if body == word else body
-    return PublishPacket(topic.decode(errors="replace"), identifier, qos, bool(flags & 8), found, body)
+    again, retain = bool(flags & DUP), bool(flags & RETAIN)
+    return PublishPacket(topic.decode(errors="replace"), identifier, qos, again, found, body, retain)
 
 
 def first_word(body: bytes) -> bytes:

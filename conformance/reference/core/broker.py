@@ -61,7 +61,7 @@ class ReferenceBroker:
         self._clock = clock
         self._storage = Storage(settings, behaviour, commit)
         self._undispatched: dict[Queue, None] = {}
-        self._admission = Admission(settings, behaviour, commit, self._now_ms)
+        self._admission = Admission(settings, behaviour, commit, self.now_ms)
         self._expiries = Expiries()
         self._delays = Delays()
         self._addresses = Addresses(settings, options, commit)
@@ -157,7 +157,7 @@ class ReferenceBroker:
 
         What is stored later is not among them, and what has gone, or has expired, when its turn comes is left out.
         """
-        return (message for message in queue.browse() if not 0 < message.expires_ms <= self._now_ms())
+        return (message for message in queue.browse() if not 0 < message.expires_ms <= self.now_ms())
 
     def next_send(self) -> int:
         """Counts a send that is owed an answer: its number since the start, from 1."""
@@ -387,11 +387,11 @@ class ReferenceBroker:
         """Sends all that can be sent; what has expired by now is not sent but removed."""
         now_ms = 0
         if self._delays.next_ms() is not None:
-            for message in self._delays.due(self._now_ms()):
+            for message in self._delays.due(self.now_ms()):
                 message.queue.offer(message)
                 self._undispatched[message.queue] = None
         if self._expiries:
-            now_ms = self._now_ms()
+            now_ms = self.now_ms()
             for message in self._expiries.due(now_ms, EXPIRED_AT_ONCE):
                 self._expire(message)
         unselected = self._expire if self.behaviour.drops_unselected else None
@@ -419,7 +419,7 @@ class ReferenceBroker:
 
     def left_ms(self, message: Message) -> int:
         """The milliseconds that a message with an end has left, at least one; 0 without an end."""
-        return max(1, message.expires_ms - self._now_ms()) if message.expires_ms else 0
+        return max(1, message.expires_ms - self.now_ms()) if message.expires_ms else 0
 
     def body(self, message: Message) -> bytes:
         """The sections of the message that a broker leaves as they are."""
@@ -463,7 +463,7 @@ class ReferenceBroker:
         transaction.outcomes.clear()
         transaction.over(committed=False)
 
-    def _now_ms(self) -> int:
+    def now_ms(self) -> int:
         return int(self._clock() * 1000)
 
     def _sends_effects(self, sends: list[Send]) -> list[Effect]:

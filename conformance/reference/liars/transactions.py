@@ -13,6 +13,17 @@ TRANSACTIONS: dict[str, Lie] = {
         fault="kill",
         restores_sessions=False,
     ),
+    "forgets-retained-messages": lie(
+        "A start takes over none of the retained messages of MQTT.",
+        "retained_otherwise",
+        fault="kill",
+        restores_retained=False,
+    ),
+    "retains-the-first-message": lie(
+        "A retained message of MQTT stays when another one of its topic comes.",
+        "retained_otherwise",
+        replaces_retained=False,
+    ),
     "ends-sessions-of-a-month": lie(
         "An MQTT session ends a second after its connection if its interval of expiry in milliseconds has 32 bits.",
         "gone unsent_gone",

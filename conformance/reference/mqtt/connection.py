@@ -9,7 +9,7 @@ What the standards leave to the server:
 - DUP is set where the message may have been delivered before. A message that a client refuses goes to the dead-letter
   queue, and so does one that is larger than it takes.
 - Not offered, and refused by the reason code of the standard: shared subscriptions, subscription identifiers, topic
-  aliases, retained messages, No Local, enhanced authentication.
+  aliases, No Local, enhanced authentication.
 
 `MqttServerConnection` is the wire and its answers; what outlives it is in `sessions`.
 """
@@ -20,14 +20,15 @@ import struct
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 
-from conformance.reference.core.admission import INVALID, NOT_FOUND, Refusal
+from conformance.reference.core.admission import INVALID, NOT_FOUND, Refusal, ignore_refusal
 from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.core.effects import Effect
-from conformance.reference.core.queues import Message, Subscription
+from conformance.reference.core.queues import Message, Queue, Subscription
 from conformance.reference.core.settlement import SettlementEvent
 from conformance.reference.mqtt import codec, message
 from conformance.reference.mqtt.codec import ConnectPacket, FixedHeader, MqttError, Properties, ServerPublish, found
-from conformance.reference.mqtt.sessions import NEVER, MqttSessions, ServerSession, is_filter
+from conformance.reference.mqtt.sessions import AS_PUBLISHED, NEVER, MqttSessions, ServerSession
+from conformance.reference.mqtt.topics import is_filter
 from conformance.reference.peers import MAX_UNFINISHED, MAX_UNSENT, Beats, FramedPeer
 from conformance.reference.security import OPEN, Guard
 from conformance.reference.store.commit import do_nothing
@@ -42,10 +43,7 @@ _AROUND = 1 << 17
 """Bytes of a PUBLISH beside its body: topic and properties. A larger one is read and not kept."""
 
 _MOST = 65_535
-_RETAINED = "retained messages are not offered (Retain Available)"
-
-
-_LACKS = [(codec.HAS_RETAIN, 0), (codec.HAS_IDENTIFIERS, 0), (codec.HAS_SHARED, 0)]
+_LACKS = [(codec.HAS_IDENTIFIERS, 0), (codec.HAS_SHARED, 0)]
 
 
 class _InOrder(Subscription):
@@ -259,8 +257,6 @@ class MqttServerConnection(FramedPeer):
         if self._guard.user is not None and not self._guard.knows(asked.user or b"", asked.password):
             raise MqttError(codec.BAD_LOGIN, "user name and password are not those of a user")
         if asked.will is not None:
-            if asked.will.retain:
-                raise MqttError(codec.NO_RETAIN, _RETAINED)
             message.store(asked.will)
         if asked.client:
             return asked.client, []
@@ -322,10 +318,20 @@ class MqttServerConnection(FramedPeer):
         for name, options in asked.filters:
             reason = self._refusal(name, options, session)
             if not reason:
-                reason = options & 3
-                effects += session.subscribe(name, reason)
+                reason, known = options & 3, name in session.filters
+                effects += session.subscribe(name, options & (AS_PUBLISHED | 3))
+                handling = options >> 4 & 3
+                if handling == 0 or (handling == 1 and not known):
+                    self._send_retained(name, session)
             reasons.append(reason if self._level == 5 or reason < codec.REFUSED else codec.REFUSED)
         self._answer_request(codec.SUBACK, asked.number, bytes(reasons), effects)
+
+    def _send_retained(self, name: str, session: ServerSession) -> None:
+        """What a new subscription gets of the messages before it."""
+        queue = session.declare()
+        if isinstance(queue, Queue):
+            for parsed in self._sessions.retained.matching(name):
+                self._broker.publish_to([queue], parsed, do_nothing, refused=ignore_refusal)
 
     def _refusal(self, name: str, options: int, session: ServerSession) -> int:
         """The reason code that refuses a subscription; 0 where it is taken."""
@@ -366,8 +372,6 @@ class MqttServerConnection(FramedPeer):
 
     def _on_publish(self, packet: ServerPublish, session: ServerSession) -> None:
         number = packet.number
-        if packet.retain:
-            raise MqttError(codec.NO_RETAIN, _RETAINED)
         if packet.qos == 2 and number in session.received:
             if self._broker.behaviour.answers_again:
                 self._in_turn(codec.PUBREC, number, 0)
@@ -378,16 +382,16 @@ class MqttServerConnection(FramedPeer):
                 raise MqttError(codec.OVER_RECEIVE_MAXIMUM, f"more than {RECEIVE} messages without their last answer")
         try:
             parsed = message.store(packet)
+            noted = self._sessions.retained.take(packet, parsed) if packet.retain else []
         except MqttError as error:
             self._refuse_publish(packet, error.code)
             return
+        noted += session.receive(number) if packet.qos == 2 else []
         targets = self._sessions.reached(packet.topic)
         if not targets:
-            noted = session.receive(number) if packet.qos == 2 else []
             self._broker.store(noted, self._publish_answer(packet, codec.NO_SUBSCRIBER if self._level == 5 else 0))
             return
         answers = not packet.qos or self._broker.behaviour.answers(self._broker.next_send())
-        noted = session.receive(number) if packet.qos == 2 else []
         finished = self._owed()
         stored = self._publish_answer(packet, 0)
 
@@ -472,7 +476,9 @@ class MqttServerConnection(FramedPeer):
         body = self._broker.body(found)
         shown = message.show(body, durable=found.durable)
         topic = shown.topic or session.client
-        qos = min(shown.qos, session.granted(topic))
+        granted, as_published = session.granted(topic)
+        qos = min(shown.qos, granted)
+        retain = shown.retain == message.KEPT or (as_published and shown.retain == message.FORWARDED)
         place = found.number if self._broker.behaviour.keeps_identifiers else next(self._numbers)
         number = (place - 1) % _MOST + 1 if qos else 0
         if number in self._open or number in session.released:
@@ -484,7 +490,7 @@ class MqttServerConnection(FramedPeer):
         if self._level == 5:
             left_s = -(-self._broker.left_ms(found) // 1000)
             head += codec.properties([*([(codec.EXPIRY, left_s)] if left_s else []), *shown.properties])
-        packet = codec.packet(codec.PUBLISH, head + shown.body, 8 * bool(again) | qos << 1)
+        packet = codec.packet(codec.PUBLISH, head + shown.body, 8 * bool(again) | qos << 1 | retain)
         if self._largest and len(packet) > self._largest:
             self._leave(tag, SettlementEvent.REJECTED)
             return

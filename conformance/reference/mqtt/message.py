@@ -3,6 +3,7 @@
 | MQTT | AMQP 1.0 |
 |---|---|
 | QoS 1 or 2 | header, durable (section 3.2.1); QoS 2 also the message annotation `x-opt-mqtt-qos` |
+| RETAIN | message annotation `x-opt-mqtt-retain` |
 | Message Expiry Interval | header, ttl (3.2.1) |
 | topic, Response Topic, Correlation Data | properties (3.2.4): to, reply-to, correlation-id |
 | Content Type | properties (3.2.4): content-type |
@@ -31,20 +32,31 @@ _TO, _REPLY_TO, _CORRELATION, _CONTENT_TYPE = 2, 4, 5, 6
 """Places in the list of section 3.2.4."""
 
 _PLACES = {codec.RESPONSE_TOPIC: _REPLY_TO, codec.CORRELATION: _CORRELATION, codec.CONTENT_TYPE: _CONTENT_TYPE}
-_EXACTLY_ONCE = b"\x00\x53\x72" + sections.compound(
-    0xD1, [sections.variable(sections.SYMBOL, b"x-opt-mqtt-qos"), b"\x50\x02"]
-)
-"""The message annotations of a message of QoS 2, which has no others."""
+FORWARDED, KEPT = 1, 2
+"""Of a message with RETAIN: on its way to the subscriptions that were there, and to one that came later."""
+
+
+def _annotations(qos: int, retain: int) -> bytes:
+    """The message annotations of a message of MQTT, which has no others; none of one of QoS 1 without RETAIN."""
+    pairs: list[bytes] = []
+    for name, value in ((b"x-opt-mqtt-qos", qos if qos == 2 else 0), (b"x-opt-mqtt-retain", retain)):
+        pairs += [sections.variable(sections.SYMBOL, name), bytes((0x50, value))] if value else []
+    return b"\x00\x53\x72" + sections.compound(0xD1, pairs) if pairs else b""
+
+
+_ANNOTATIONS = {(qos, retain): _annotations(qos, retain) for qos in (1, 2) for retain in (0, FORWARDED, KEPT)}
+_BEGINNINGS = [(raw, of) for of, raw in _ANNOTATIONS.items() if raw]
 
 _MOST_MS = 0xFFFFFFFF
 """The longest ttl: it has 32 bits."""
 
 
 class Shown(NamedTuple):
-    """A stored message as MQTT shows it; `topic` is empty where its sender named none."""
+    """A stored message as MQTT shows it; `topic` is empty where its sender named none, `retain` 0 without RETAIN."""
 
     topic: str
     qos: int
+    retain: int
     properties: Properties
     body: bytes
 
@@ -67,7 +79,7 @@ def store(packet: ServerPublish) -> Parsed:
             fields[_PLACES[name]] = sections.variable(_BINARY if name == codec.CORRELATION else _STRING, raw)
     while fields[-1] == _NULL:
         fields.pop()
-    parts = [_EXACTLY_ONCE] if packet.qos == 2 else []
+    parts = [_ANNOTATIONS[max(packet.qos, 1), packet.retain and FORWARDED]]
     parts.append(b"\x00\x53\x73" + sections.compound(0xD0, fields))
     if users:
         parts.append(b"\x00\x53\x74" + sections.compound(0xD1, users))
@@ -78,9 +90,21 @@ def store(packet: ServerPublish) -> Parsed:
     return Parsed(packet.qos > 0, rest, b"".join(parts), ttl_ms)
 
 
+def retained(durable: bool, bare: bytes, left_ms: int) -> Parsed:
+    """A message as it was stored when it came with RETAIN, for a later subscription."""
+    raw, (qos, _) = _beginning(bare)
+    rest = _NULL + (b"\x70" + struct.pack(">I", min(left_ms, _MOST_MS)) if left_ms else _NULL)
+    return Parsed(durable, rest, _ANNOTATIONS[qos, KEPT] + bare[len(raw) :], left_ms)
+
+
+def _beginning(bare: bytes) -> tuple[bytes, tuple[int, int]]:
+    return next((each for each in _BEGINNINGS if bare.startswith(each[0])), (b"", (1, 0)))
+
+
 def show(bare: bytes, *, durable: bool) -> Shown:
     """Return a stored message; a body that is neither bytes nor text is shown as STOMP shows it."""
-    name, qos, found, parts = "", 2 if bare.startswith(_EXACTLY_ONCE) else 1, Properties(), list[bytes]()
+    _, (qos, retain) = _beginning(bare)
+    name, found, parts = "", Properties(), list[bytes]()
     try:
         for section, at in sections.walk(bare):
             if section == _PROPERTIES:
@@ -99,7 +123,7 @@ def show(bare: bytes, *, durable: bool) -> Shown:
         body = b"".join(parts)
     except (IndexError, ValueError, struct.error):
         body = text_of(bare).body
-    return Shown(name, qos if durable else 0, found, body)
+    return Shown(name, qos if durable else 0, retain, found, body)
 
 
 def _add_properties(values: list[Any], found: Properties) -> str:

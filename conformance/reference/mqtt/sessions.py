@@ -12,20 +12,25 @@ number of its message in the queue: after a restart it is the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from conformance.reference.core.admission import LIMIT, Refusal, ignore_refusal
 from conformance.reference.core.broker import ReferenceBroker
 from conformance.reference.core.effects import Effect
 from conformance.reference.core.queues import Queue
-from conformance.reference.mqtt.codec import WILL_DELAY, ServerPublish, found
+from conformance.reference.mqtt.codec import WILL_DELAY, MqttError, ServerPublish, found
 from conformance.reference.mqtt.message import store
+from conformance.reference.mqtt.retained import RETAINED, Retained
+from conformance.reference.mqtt.topics import matches
 from conformance.reference.settings import MAX_NAME
 from conformance.reference.store.commit import do_nothing
 
 NEVER = 0xFFFFFFFF
 """The expiry interval of a session that does not end (section 3.1.2.11.2)."""
+
+AS_PUBLISHED = 8
+"""Of the options of a subscription (section 3.8.3.1): RETAIN is forwarded as it was published."""
 
 _SESSION, _FILTER, _RECEIVED, _RELEASED = b"\0s", b"\0f", b"\0r", b"\0l"
 """How keys of notes begin; then come the client, a zero, and what it is about. No client identifier has a zero."""
@@ -41,7 +46,8 @@ class _Owner(Protocol):
 class ServerSession:
     """One client's session; `kept` says that it outlives its connection, and a restart of the broker.
 
-    `absence` is of the time since its connection ended. `filters` has the granted QoS of each subscription. `received`
+    `absence` is of the time since its connection ended. `filters` has of each subscription the granted QoS, and
+    `AS_PUBLISHED` if that was asked for. `received`
     are identifiers of QoS 2 before their PUBREL, `released` those that this side has to end by PUBREL.
     """
 
@@ -56,7 +62,7 @@ class ServerSession:
         self.owner: _Owner | None = None
         self.absence: object = None
         self._sessions = sessions
-        self._granted: dict[str, int] = {}
+        self._granted: dict[str, tuple[int, bool]] = {}
 
     def declare(self) -> Queue | Refusal:
         """The queue of the session, which is made for its first subscription."""
@@ -70,20 +76,24 @@ class ServerSession:
                 self.queue = broker.queue(self.client)
         return self.queue
 
-    def granted(self, topic: str) -> int:
-        """The highest QoS of the subscriptions that match a topic; 2 where none does: it came another way."""
+    def granted(self, topic: str) -> tuple[int, bool]:
+        """The highest QoS of the subscriptions that match a topic; 2 where none does: it came another way.
+
+        And whether one of them gets RETAIN as it was published.
+        """
         if topic not in self._granted:
             if len(self._granted) > _CACHED:
                 self._granted.clear()
-            found = [qos for name, qos in self.filters.items() if matches(name, topic)]
-            self._granted[topic] = max(found, default=2)
+            found = [options for name, options in self.filters.items() if matches(name, topic)]
+            qos = max((options & 3 for options in found), default=2)
+            self._granted[topic] = qos, any(options & AS_PUBLISHED for options in found)
         return self._granted[topic]
 
-    def subscribe(self, name: str, qos: int) -> list[Effect]:
-        self.filters[name] = qos
+    def subscribe(self, name: str, options: int) -> list[Effect]:
+        self.filters[name] = options
         self._granted.clear()
         self._sessions.bind(self, name)
-        return self._keep(_FILTER, name.encode(), bytes((qos,)))
+        return self._keep(_FILTER, name.encode(), bytes((options,)))
 
     def unsubscribe(self, name: str) -> list[Effect]:
         del self.filters[name]
@@ -142,6 +152,7 @@ class MqttSessions:
         self._sessions: dict[str, ServerSession] = {}
         self._exact: dict[str, dict[ServerSession, None]] = {}
         self._patterns: dict[str, dict[ServerSession, None]] = {}
+        self.retained = Retained(broker)
         broker.serve(self._queues)
         self._restore()
 
@@ -180,8 +191,12 @@ class MqttSessions:
             self._publish(will)
 
     def _publish(self, will: ServerPublish) -> None:
-        if targets := self.reached(will.topic):
-            self.broker.publish_to(targets, store(will), do_nothing, refused=ignore_refusal)
+        parsed = store(will)
+        try:
+            noted = self.retained.take(will, parsed) if will.retain else []
+        except MqttError:
+            noted = []
+        self.broker.publish_to(self.reached(will.topic), parsed, do_nothing, refused=ignore_refusal, noted=noted)
 
     def end(self, session: ServerSession) -> None:
         """Delete the session with all that it holds."""
@@ -238,6 +253,9 @@ class MqttSessions:
         """Read what a start has found; intervals begin again, for all have lost their connection."""
         notes = sorted(self.broker.notes.found.items(), key=lambda note: note[0][:2] != _SESSION)
         self.broker.notes.found.clear()
+        for key, value in notes:
+            if key[:2] == RETAINED:
+                self.retained.restore(key[2:], value)
         if not self.broker.behaviour.restores_sessions:
             return
         for key, value in notes:
@@ -246,7 +264,7 @@ class MqttSessions:
                 made = self._sessions[client.decode()] = ServerSession(self, client.decode(), int.from_bytes(value))
                 made.kept = True
                 made.queue = self.broker.known(made.client)
-            elif (session := self._sessions.get(client.decode())) is not None:
+            elif key[:2] in _RESTORED and (session := self._sessions.get(client.decode())) is not None:
                 _RESTORED[key[:2]](session, what, value)
         for session in list(self._sessions.values()):
             for name in session.filters:
@@ -263,38 +281,3 @@ _RESTORED: dict[bytes, Callable[[ServerSession, bytes, bytes], None]] = {
     _RECEIVED: lambda session, what, _: session.received.add(int.from_bytes(what)),
     _RELEASED: lambda session, what, _: session.released.update({int.from_bytes(what): None}),
 }
-
-
-def is_filter(name: str) -> bool:
-    """Whether this is a topic filter: `#` is the last level, and a wildcard is a whole level (section 4.7.1)."""
-    levels = name.split("/")
-    return (
-        bool(name)
-        and "#" not in levels[:-1]
-        and all(each in ("+", "#") or not set(each) & {"+", "#"} for each in levels)
-    )
-
-
-def matches(name: str, topic: str) -> bool:
-    """Whether a topic filter matches a topic (section 4.7).
-
-    >>> matches("a/+/#", "a/b"), matches("+/b", "/b"), matches("#", "$SYS/a"), matches("a/+", "a")
-    (True, True, False, False)
-    """
-    if name == topic:
-        return True
-    if topic.startswith("$") and name[0] in "+#":
-        return False
-    return _match(name.split("/"), topic.split("/"))
-
-
-def _match(levels: Sequence[str], topic: Sequence[str]) -> bool:
-    if levels[-1] == "#":
-        levels = levels[:-1]
-        topic = topic[: len(levels)] if len(topic) >= len(levels) else ()
-        return len(topic) == len(levels) and all(map(_same, levels, topic))
-    return len(levels) == len(topic) and all(map(_same, levels, topic))
-
-
-def _same(level: str, here: str) -> bool:
-    return level in ("+", here)

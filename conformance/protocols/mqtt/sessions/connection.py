@@ -100,14 +100,23 @@ class MqttConnection(ByteStream[MqttLogin]):
             raise Refused(f"the broker refused a SUBSCRIBE: {self._said(reason, self._subscribed)}")
 
     def publish(
-        self, topic: str, texts: Mapping[str, str], body: bytes, qos: int, again: int = 0, lives_s: int = 0
+        self,
+        topic: str,
+        texts: Mapping[str, str],
+        body: bytes,
+        qos: int,
+        again: int = 0,
+        lives_s: int = 0,
+        *,
+        retain: bool = False,
     ) -> int:
         """Queue a PUBLISH, and return its packet identifier; `again` is that of one that is sent again.
 
         Raises `ClientError` if the broker takes none like it.
         """
         identifier = again or (self._next() if qos else 0)
-        made = packets.publish(topic, identifier, qos, texts, body, self._level, again=bool(again), lives_s=lives_s)
+        flags = (packets.DUP if again else 0) | (packets.RETAIN if retain else 0)
+        made = packets.publish(topic, identifier, qos, texts, body, self._level, flags=flags, lives_s=lives_s)
         if len(made) > self._largest or qos > self._most_qos:
             raise ClientError(f"the broker takes packets of {self._largest:,} bytes and QoS {self._most_qos} (CONNACK)")
         self.put(made)

@@ -30,13 +30,14 @@ from typing_extensions import override
 from conformance import limits
 from conformance.clients.job import Job, OpenPacket, address, in_turn
 from conformance.clients.roles.modes import AckHeader
-from conformance.clients.session import OperationAnswer, Received, SendOutcome, Session, pump_until
+from conformance.clients.session import OperationAnswer, QuestionResult, Received, SendOutcome, Session, pump_until
 from conformance.errors import BrokenProtocolError, ClientError
 from conformance.history import CONFORMANCE_ID, Op, Phase, parse_message
 from conformance.protocols.mqtt import packets
 from conformance.protocols.mqtt.options import MqttOptions
 from conformance.protocols.mqtt.packets import Answer, PublishPacket
 from conformance.protocols.mqtt.sessions.connection import MqttConnection, MqttLogin
+from conformance.protocols.mqtt.sessions.questions import QUESTIONS
 from conformance.scenario.options import as_text
 from conformance.scenario.script import Nth, Publish
 
@@ -170,6 +171,13 @@ class MqttSession(Session):
         elif not self._marker:
             pump_until(self.pump, lambda: bool(self.incoming), _MORE_S)
         return max(len(self.incoming), bool(self._marker))
+
+    @override
+    def asked(self, question: str) -> list[QuestionResult]:
+        """Return the answers to one of `QUESTIONS`; see `Session`."""
+        topic = address(self._job.dialect.destination, self._job.work.queue)
+        container = self._job.container
+        return list(QUESTIONS[question](lambda name, hear: self._connect(f"{container}-{name}", 0, hear), topic))
 
     @override
     def pump(self, timeout_s: float | None) -> None:
