@@ -133,7 +133,7 @@ def is_stopped(pid: int) -> bool:
 
 def wait_stopped(handles: Sequence[int], timeout_s: float) -> bool:
     """Wait until every thread of these processes is stopped, which takes a moment; whether they are in time."""
-    pids = [pid_of(handle) for handle in handles]
+    pids = [pid for handle in handles if (pid := pid_of(handle)) > 0]  # -1: it has ended, and was waited for
     deadline = time.monotonic() + timeout_s
     while not all(is_stopped(pid) for pid in pids):
         if time.monotonic() > deadline:

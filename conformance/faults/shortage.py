@@ -151,8 +151,8 @@ class _Halted:
         return "every thread of the node stopped"
 
     def missed(self) -> str:
-        if not processes.wait_stopped(self._handles, 0.0):
-            raise FaultError("the node did not stay halted")
+        if processes.readable(self._handles, 0) or not processes.wait_stopped(self._handles, 0):
+            raise FaultError("the node did not stay halted, or a process of it has ended")
         return ""
 
     def end(self) -> None:

@@ -11,7 +11,7 @@ from conformance.judge.plan.relations import LOSS_WINDOWS_MS
 from conformance.judge.tally import NONE, Tally
 from conformance.records import RunRecord
 from conformance.scenario import Weakened
-from conformance.scenario.faults import FAULTS, Stop
+from conformance.scenario.faults import FAULTS, Stop, StopNodes
 
 UNSHOWN = "could have shown it."  # of a check that had no message to look at
 _PARTS = {
@@ -109,7 +109,7 @@ def power(tally: Tally) -> str:
     A broker that loses after one fault in ten is missed by n faults with the chance 0.9^n. An orderly stop shows no
     late storing: the broker has the time to store before it ends.
     """
-    if tally.fault == Stop.name:
+    if tally.fault in (Stop.name, StopNodes.name):
         return ""
     within = [tally.faults_within(ms) for ms in LOSS_WINDOWS_MS]
     if not any(within):

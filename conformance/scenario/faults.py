@@ -109,12 +109,13 @@ class _Shortage(_Fault, frozen=True):
     """A resource runs out at a trigger, and is there again `hold_s` seconds after it was seen to have run out.
 
     The broker may refuse, wait or end meanwhile. One that has ended is started again. `returns`: what was taken is back
-    afterwards, so that the broker has to serve without a restart.
+    afterwards, so that the broker has to serve without a restart. `alarm` is the one by which a broker speaks of it.
     """
 
     at: Trigger
     hold_s: Above0
     returns: ClassVar[bool] = True
+    alarm: ClassVar[str] = ""
     cause = Cause.SHORTAGE
     spares_broker = False
 
@@ -129,6 +130,7 @@ class FilledDisk(_Shortage, frozen=True):
 
     leaves_percent: int = 0
     counted = ("filled disk", "filled disks")
+    alarm = "disk"
     means = Means.POWER
 
     @property

@@ -173,3 +173,13 @@ def test_a_pause_without_an_effect_is_an_error(node):
     os.kill(pid, signal.SIGCONT)
     with pytest.raises(FaultError, match="the node did not stay halted"):
         pause.missed()
+
+
+def test_a_node_that_died_while_it_was_halted_did_not_stay_halted(node):
+    pid, pause = node
+    pause.begin()
+    os.kill(pid, signal.SIGKILL)
+    with processes.open_pidfd(pid) as handle:
+        assert processes.wait_ended([handle], 5)
+    with pytest.raises(FaultError, match="a process of it has ended"):
+        pause.missed()

@@ -299,6 +299,16 @@ DELIVERIES = """
 0 0 in reverse after a commit without an effect: kept 1 2, acked_in t1 1 2, committed t1 by=consumer-1, settled 2 1 epoch=1
 1 0 in reverse, and one was acknowledged in two transactions: kept 1 2, acked_in t1 1 2, rolled_back t1 by=consumer-1,
     acked_in t2 2, rolled_back t2 by=consumer-1, settled 2 1 epoch=1
+0 0 rolled back, and handed again to the consumer that held them at its end: kept 1 2, acked_in t1 1 2,
+    rolled_back t1 by=consumer-1, handed 1 2, crashed, settled 2 1 epoch=1
+2 0 rolled back in two transactions, one after the other: kept 1 2, acked_in t1 1, rolled_back t1 by=consumer-1,
+    acked_in t2 2, rolled_back t2 by=consumer-1, settled 2 1 epoch=1
+0 0 in reverse, and the rollback had no answer: kept 1 2, acked_in t1 1 2, rolled_back t1 None by=consumer-1, killed,
+    settled 2 1
+2 0 in reverse, and of two priorities: kept 1 priority=0, kept 2 priority=9, acked_in t1 2 1,
+    rolled_back t1 by=consumer-1, settled 2 1 epoch=1
+2 0 in the order in which they were sent, by two processes: kept 2, kept 1, acked_in t1 2 1,
+    rolled_back t1 by=consumer-1, settled 2 1 epoch=1
 2 0 rolled back, and in reverse of two producers: kept 1 p2:1, acked_in t1 1 p2:1, rolled_back t1 by=consumer-1, settled p2:1 1 epoch=1
 
 [outranked]
@@ -310,6 +320,12 @@ DELIVERIES = """
 1 0 the high one was confirmed after the first delivery: kept 1 priority=0, handed 1, kept p2:1 priority=9, handed p2:1,
     settled
 1 0 the high one came twice: kept 1 priority=0, kept p2:1 priority=9, handed 1 p2:1, crashed, settled p2:1 epoch=1
+1 0 the low one was prefetched when the high one was sent: kept 1 priority=0, limited consumer-1 10,
+    kept p2:1 priority=9, handed 1 p2:1, settled
+1 0 a drain had prefetched the low one when the high one was sent: kept 1 priority=0, limited drain-1 10,
+    kept p2:1 priority=9, came 1 epoch=1, came p2:1 epoch=1, silent 1, silent 2
+0 0 the high one was prefetched by another consumer, which died: kept 1 priority=0, kept p2:1 priority=9,
+    limited consumer-2 1, limited consumer-1 1, handed 1, crashed, handed p2:1, settled
 
 [lost]
 3 1 two producers and two consumers at a kill, and one acknowledgement in flight: kept 1 2 p2:1, handed 1,

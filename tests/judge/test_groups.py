@@ -3,11 +3,12 @@
 import dataclasses
 
 import pytest
+from judge_evidence import SCENARIOS
 from judge_histories import CLEAN, LOSSY, record, write
 
-from conformance.judge.input.packing import compact
+from conformance.judge.input.packing import compact, compact_all
 from conformance.judge.plan import groups
-from conformance.judge.verdict import collect_facts
+from conformance.judge.verdict import _facts, collect_facts
 
 LOST = ("lost", "confirmed_in_window")
 TORN = ("transaction_torn", "transactions_at_risk")
@@ -49,3 +50,34 @@ def test_other_checks_in_the_plan_change_no_fact(session, tmp_path):
         for name, failing in facts.failing.items():
             assert failing == dataclasses.replace(together[trial].failing[name], faults=failing.faults)
     assert [0, 2] == [facts.offences("lost") for facts in alone.values()]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("one", "other", "anomaly", "history"),
+    [
+        (
+            "messages-sent-in-transactions",
+            "sends-too-large-in-transactions",
+            "outcome_not_in_effect",
+            "put t1 1, sent 2 tx=t1, committed t1, settled 1 2 epoch=1",
+        ),
+        (
+            "consumer-killed-after-refusals",
+            "attempts-used-up",
+            "given_back_nowhere",
+            (
+                "kept 1, handed 1, given_back 1, handed 1 consumer=2, given_back 1 undeliverable, crashed,"
+                " handed 1 consumer=3, settled epoch=1"
+            ),
+        ),
+    ],
+)
+def test_what_a_trial_shows_does_not_depend_on_the_others(session, tmp_path, one, other, anomaly, history):
+    """Only the other scenario asks for these conditions, which are wider than those that every trial is checked for."""
+
+    def offences(folder, *names):
+        trials = [(folder / name, write(folder / name, history, record(name, name))) for name in names]
+        return _facts(session, compact_all(trials), SCENARIOS)[one].offences(anomaly)
+
+    assert (0, 0) == (offences(tmp_path / "alone", one), offences(tmp_path / "beside", one, other))

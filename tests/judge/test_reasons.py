@@ -70,6 +70,19 @@ def test_an_orderly_stop_shows_no_late_storing():
     assert "would have lost" not in row.reason
 
 
+def test_an_orderly_stop_of_nodes_shows_none_either():
+    stopped = facts(met_100_confirmed_in_window=0b1111, exposed=400, **TEN_KILLS)
+    asked, run = (
+        "EXPECT-FAILOVER-01",
+        msgspec.structs.replace(RUN, required=("EXPECT-FAILOVER-01",), settings={"nodes": 3}),
+    )
+    label = "liar in-step-without-what-it-missed"
+    row = rule(asked, "nodes-restarted-in-turn", [stopped] * 3, [ALL] * 3, label=label, run=run)
+
+    assert ("HOLDS", "stop_nodes") == (row.verdict, row.fault)
+    assert "would have lost" not in row.reason
+
+
 @pytest.mark.parametrize(
     ("subject", "seen", "parts"),
     [

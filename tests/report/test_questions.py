@@ -87,6 +87,33 @@ def test_cell(rows, text):
     assert text == questions.cell(rows).text
 
 
+def expected(fault, anomaly, **changes):
+    return row(anomaly=anomaly, fault=fault, verdict=Verdict.OBSERVED, **changes)
+
+
+def test_an_expectation_that_failed_is_not_hidden_by_one_that_did_not():
+    kept = expected("kill", "lost", faults=18)
+    altered = expected("kill", "corrupt", scenario="b", faults=3, offended=3, offended_faults=3, offences=90)
+
+    for holds in ([], [lost("kill", scenario="c", faults=30)]):
+        assert "3 of" in questions.cell([*holds, kept, altered], questions.FIRST).fact
+
+
+def test_an_expectation_fails_by_as_many_trials_as_a_violation_needs():
+    """One trial in which a broker serves no more may have another cause."""
+    rows = [expected("files_used_up", "not_served", faults=3, offended=n, offended_faults=n) for n in (1, 2)]
+    holds = row(anomaly="stuck", fault="files_used_up", scenario="b", faults=3)
+
+    assert [Verdict.HOLDS, Verdict.OBSERVED] == [questions.cell([each, holds]).verdict for each in rows]
+
+
+def test_the_sentence_does_not_count_what_damaged_data_lost():
+    """No broker can keep what was changed on its disk."""
+    bad = expected("corrupt", "lost_silently", faults=8, offended=2, offended_faults=2, offences=2)
+
+    assert "damaged" not in questions.sentence(judgement(bad, lost("kill", scenario="b", faults=30)))
+
+
 def test_a_row_stands_in_the_column_of_its_fault():
     """A check of every trial stands apart: its trials had all kinds of faults."""
     everywhere = lost("none", standing=True, faults=126)

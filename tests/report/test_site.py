@@ -239,6 +239,17 @@ def lost(run_of, *rows, **changes):
     return [(one.setting, one.seen, one.remedy) for one in found], found
 
 
+def test_what_is_lost_and_not_promised_is_counted_among_its_own_faults(run_of):
+    """An undecided scenario beside it lost nothing."""
+    bad = row(
+        anomaly="lost", fault="kill", verdict=Verdict.OBSERVED, faults=3, offended=1, offended_faults=1, offences=5
+    )
+    open_ = row(anomaly="lost", fault="kill", scenario="b", verdict=Verdict.INCONCLUSIVE, faults=6)
+    words, _ = lost(run_of, bad, open_)
+
+    assert "not promised: lost in 1 of 3 kills" == words[0][1]
+
+
 def test_what_loses_messages_and_what_to_set(run_of):
     """As configured first, then by the settings of the controls, each scenario once; a broker that lies has none.
 

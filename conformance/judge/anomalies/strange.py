@@ -94,8 +94,9 @@ STRANGE = (
         "reordered_by_rollback",
         """Of what a consumer acknowledged and rolled back, a message came again after the next one of its producer.
 
-        A drain received both from the same queue. A message that was acknowledged in several transactions, sent again,
-        or sent with a delay, does not apply.
+        A drain received both from the same queue. One consumer had acknowledged both in one transaction, whose rollback
+        was answered, and was not handed them again; both have one priority. A message that was sent again, or with a
+        delay, does not apply.
         """,
         applies="redelivered > 0 AND rolled_back AND durable AND sendings = 1 AND delay_ms IS NULL",
         offends="next_returned_first",
@@ -105,7 +106,7 @@ STRANGE = (
         "outranked",
         """The first consumer of a queue received a message for the first time after one of a lower priority.
 
-        It was confirmed before that consumer, the first process that received anything, had received any. A message
+        It was confirmed before a consumer or drain attached, and no second consumer was beside the first. A message
 that was received twice, given back, acknowledged in a transaction, or sent with a delay, does not apply.        """,
         applies="received = 1 AND waited AND refused_at IS NULL AND ack_txn IS NULL AND delay_ms IS NULL",
         offends="outranked",

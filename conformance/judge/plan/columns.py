@@ -143,6 +143,7 @@ PART: Mapping[str, tuple[str, str]] = {
     "part_ended": ("max({})", "at_ns"),
     "part_limit": ("max({})", "CASE WHEN limits THEN `count` END"),
     "part_attached": ("max({})", "CASE WHEN limits THEN at_ns END"),
+    "part_taker_attached": ("min({})", f"CASE WHEN limits AND ({_CONSUMER} OR {_DRAIN}) THEN at_ns END"),
     "part_acked": ("max({})", "CASE WHEN acks THEN at_ns END"),
     "part_answered": ("max({})", "CASE WHEN ack_settled THEN at_ns END"),
     "part_attachments": ("sum({})", f"CAST(limits AND {_CONSUMER} AS INT)"),
@@ -222,6 +223,7 @@ PART_WINDOWS: Mapping[str, str] = {
     "process_received_at": f"min(part_received) {_OF_PROCESS}",
     "process_received_last_at": f"max(part_received_last) {_OF_PROCESS}",
     "trial_received_at": f"min(part_received) {_OF_TRIAL}",
+    "trial_attached_at": f"least(min(part_taker_attached) {_OF_TRIAL}, min(part_received) {_OF_TRIAL})",
     "queue_closed": f"sum(part_closes) {_OF_QUEUE} > 1",
     "queue_left": f"max_by(part_depth, part_depth_at) {_OF_QUEUE}",
 }
@@ -446,7 +448,8 @@ _UNTIL_THEN = f"{_HANDED_IN_ORDER} ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECED
 _UNDONE = "CASE WHEN ack_txn IS NULL THEN received = 0 ELSE coalesce(last_epoch > commit_asked_epoch, false) END"
 # Sent in one transaction and acknowledged in another: its columns do not say which of them was committed.
 _OF_TWO = "(send_txn IS NOT NULL AND ack_txn IS NOT NULL)"
-_ROLLED_BACK = "(handed > 0 AND ack_txn IS NOT NULL AND NOT ack_txns_differ AND rollback_asked_at IS NOT NULL)"
+_ROLLED_BACK = "(handed = 1 AND ack_txn IS NOT NULL AND NOT ack_txns_differ AND rolled_back_at IS NOT NULL)"
+_TXN = f"CASE WHEN {_ROLLED_BACK} THEN concat(owner, ' ', ack_txn, ' ', coalesce(priority, 4)) END"
 _DONE_AT = "coalesce(confirmed_at, committed_at)"
 _COMMITTED = "(attempted AND send_txn IS NOT NULL AND committed_at IS NOT NULL AND NOT refused)"
 # The first outcome of a send counts; of one that was sent again, none does that another one contradicts.
@@ -471,7 +474,8 @@ TRIAL_WINDOWS: Mapping[str, str] = {
     f" < redelivered_at AND lag(queue) {_NEXT_SENT} = queue AND lag(drained_in) {_NEXT_SENT} = drained_in, false)",
     # The same of messages whose acknowledgements were rolled back.
     "next_returned_first": f"coalesce(lag(CASE WHEN {_ROLLED_BACK} AND durable THEN redelivered_at END) {_NEXT_SENT}"
-    f" < redelivered_at AND lag(queue) {_NEXT_SENT} = queue AND lag(drained_in) {_NEXT_SENT} = drained_in, false)",
+    f" < redelivered_at AND lag({_TXN}) {_NEXT_SENT} = {_TXN} AND lag(sent_at) {_NEXT_SENT} > sent_at"
+    f" AND lag(queue) {_NEXT_SENT} = queue AND lag(drained_in) {_NEXT_SENT} = drained_in, false)",
     "lower_place": "min(first_place) OVER (PARTITION BY trial, queue ORDER BY coalesce(priority, 4) DESC"
     " RANGE BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING)",
     "later_sent_place": f"min(first_place) {_LATER_SENT}",
@@ -546,7 +550,7 @@ DERIVED: Mapping[str, str] = {
     "overtaken": "coalesce(later_sent_place < last_place, false)",
     "came_early": f"coalesce(least(received_at, redelivered_at) < sent_at + delay_ms * 1000000L - {_EARLY_NS}L, false)",
     "outranked": "coalesce(lower_place < first_place, false)",
-    "waited": "coalesce(confirmed_at < trial_received_at, false)",
+    "waited": "coalesce(confirmed_at < trial_attached_at, false) AND connections <= 1",
     "rolled_back": _ROLLED_BACK,
     "out_of_order": "coalesce(earlier_ack_at > ack_sent_at, false)",
     "unacknowledged": "handed > 0 AND ack_sent_at IS NULL AND refused_at IS NULL",

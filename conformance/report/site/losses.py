@@ -17,7 +17,6 @@ from conformance.judge.rows import Verdict, VerdictRow
 from conformance.report import phrases, questions
 from conformance.report.questions import Problem
 from conformance.report.site.runs import RunView
-from conformance.scenario.faults import Cause
 
 STOCK = "as configured"
 
@@ -81,13 +80,13 @@ def _violated(run: RunView) -> Iterator[Loss]:
     They are counted among all faults in which the run looked for lost messages, as in the answer to the first question.
     """
     asked = [row for row in run.report.verdicts if _is_lost_or_gone(row.anomaly)]
-    bad = [row for row in asked if row.verdict is Verdict.VIOLATED or row.failed_unpromised or _is_expected(row)]
+    bad = [row for row in asked if row.verdict is Verdict.VIOLATED or row.failed_unpromised or _is_lost(row)]
     for fault in dict.fromkeys(row.fault for row in bad):
         rows = sorted((row for row in bad if row.fault == fault), key=_own_first)
         known = tuple(one for one in questions.known_problems(run.report.run) if any(map(one.is_shown_by, rows)))
-        cell = questions.cell([row for row in asked if row.fault == fault], questions.FIRST)
-        seen = f"{_verb(rows)} in {cell.seen}"
-        violated = cell.verdict is Verdict.VIOLATED
+        violated = any(row.verdict is Verdict.VIOLATED for row in rows)
+        among = [row for row in asked if row.fault == fault and (violated or questions.is_unpromised(row))]
+        seen = f"{_verb(rows)} in {questions.cell(among, questions.FIRST).seen}"
         yield Loss(
             run=run,
             setting=STOCK,
@@ -99,10 +98,8 @@ def _violated(run: RunView) -> Iterator[Loss]:
         )
 
 
-def _is_expected(row: VerdictRow) -> bool:
-    """Whether messages were lost that no document promises to keep; no setting has to do with damage to stored data."""
-    damaged = row.fault in questions.MODELS[Cause.DAMAGE]
-    return row.verdict is Verdict.OBSERVED and row.kind != claims.Kind.OBSERVATION and row.offended > 0 and not damaged
+def _is_lost(row: VerdictRow) -> bool:
+    return questions.is_unpromised(row) and questions.is_failed(row)
 
 
 def _remedies(known: Iterable[Problem]) -> str:

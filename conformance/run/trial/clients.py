@@ -13,7 +13,7 @@ from typing import Protocol
 
 import msgspec
 
-from conformance import limits
+from conformance import history, limits
 from conformance.adapters import Broker
 from conformance.adapters.interface import Node
 from conformance.clients.job import BROKE_PROTOCOL, NO_CREDIT, UNANSWERED, Job, JobResult, Work
@@ -29,7 +29,7 @@ from conformance.errors import (
     Interrupted,
     LaunchError,
 )
-from conformance.history import Ended, Header, close_history
+from conformance.history import Ended, Header, Op, Phase, close_history
 from conformance.processes import readable
 from conformance.run.trial.jobs import reachable
 from conformance.scenario.script import Ask, Consume, Drain, Publish, Shortage
@@ -218,6 +218,12 @@ class ClientRunner:
         ):
             raise error
 
+    def is_confirmed(self, since: Phase | None = None) -> bool:
+        """Whether the newest publisher had a send confirmed, since its fault was in that phase."""
+        events = history.read(self.folder / f"publisher-{self.counts['publisher']}.jsonl").events
+        after = max((each.at_ns for each in events if each.op is Op.FAULT and each.phase is since), default=0)
+        return any((each.op, each.phase) == (Op.SEND, Phase.OK) and each.at_ns > after for each in events)
+
     def crash(self, job: Job) -> None:
         """Run one client that kills itself; raises `FaultError` if it ends in any other way."""
         child, job = self._spawn(job, ())
@@ -274,10 +280,15 @@ def _close(job: Job, ended: Ended, detail: str = "") -> None:
         close_history(path.with_name(f"{name}.jsonl"), ended, detail)
 
 
-def announced_alarms(broker: Broker) -> str:
-    """Return the alarms that the broker announces, as `an alarm (memory)`; empty if it announces none."""
+def announced_alarms(broker: Broker, given_back: str = "") -> str:
+    """Return the alarms that the broker announces, as `an alarm (memory)`; empty if it announces none.
+
+    One of a resource that was `given_back` is left out: it is no excuse any more.
+    """
     found = []
     for name, probe in broker.service.alarm_probes().items():
+        if name == given_back:
+            continue
         asked = DepthClient(reachable(broker, probe), "alarms")
         try:
             found += [name] if re.search(probe.pattern, asked.text(of_error=True)) else []
@@ -288,15 +299,28 @@ def announced_alarms(broker: Broker) -> str:
     return f"an alarm ({', '.join(found)})" if found else ""
 
 
-def blocked_error(broker: Broker, seen: str) -> BlockedError | None:
+def blocked_error(broker: Broker, seen: str, given_back: str = "") -> BlockedError | None:
     """Return the error for a broker that blocks its producers by an alarm; None if it announces none.
 
     Counter-example to holding the missing answer against it: RabbitMQ stops reading from a producer while an alarm is
     on, and has not received its sends.
     """
-    alarms = announced_alarms(broker)
+    alarms = announced_alarms(broker, given_back)
     what = f"{seen}, and announces {alarms}, which blocks producers"
     return BlockedError(f"{what}. Free memory or disk, or raise the limit of the broker") if alarms else None
+
+
+def unserved(broker: Broker, node: Node, result: JobResult, given_back: str) -> tuple[BlockedError | None, bool]:
+    """Return the error for a node that served no publisher after a shortage, and whether that is held against it.
+
+    Another node may serve now, and its publisher have stayed at the old one: that is no error. An alarm of another
+    resource than the one that was `given_back` says why, and is held against no broker.
+    """
+    if broker.find_serving() is not node:
+        return None, True
+    seen = f"the broker let no publisher go on for {result.waited_s:.0f} s: {result.ended}"
+    blocked = blocked_error(broker, seen, given_back)
+    return blocked or BlockedError(seen), blocked is None
 
 
 def _last_line(path: pathlib.Path) -> str:

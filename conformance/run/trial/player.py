@@ -32,7 +32,7 @@ from conformance.history import OF_ANOTHER, Ended, Event, Header, Op, Phase, Rec
 from conformance.records import NOT_FIRED, TrialRecord
 from conformance.run.broker_pool import RunningBroker
 from conformance.run.planning import Planned
-from conformance.run.trial.clients import Abort, ClientRunner, check_alive
+from conformance.run.trial.clients import Abort, ClientRunner, check_alive, unserved
 from conformance.run.trial.company import ENDED, Company
 from conformance.run.trial.damage import Damaged
 from conformance.run.trial.described import INTERRUPTED, describe
@@ -438,8 +438,10 @@ class TrialPlayer:
         self.short = self.was_short = self.client_runner.may_fail = fault.returns
         if result.ended == "disconnected":
             self._started_after_shortage()
-        elif result.ended in (UNANSWERED, NO_CREDIT):
-            raise BlockedError(f"the broker let no publisher go on for {result.waited_s:.0f} s: {result.ended}")
+        elif result.ended in (UNANSWERED, NO_CREDIT) and not self.client_runner.is_confirmed(Phase.HEALED):
+            error, self.short = unserved(self.broker, self.node, result, given_back=fault.alarm)
+            if error is not None:
+                raise error
 
     def _started_after_shortage(self) -> bool:
         """Start the broker if it has ended for want of something; it may take a while to end."""
@@ -458,18 +460,13 @@ class TrialPlayer:
         while True:
             error: ClientError = BlockedError("the broker did not confirm what a publisher sent")
             try:
-                if self._run(job).ended != UNANSWERED and self._is_confirmed():
+                if self._run(job).ended != UNANSWERED and self.client_runner.is_confirmed():
                     return
             except ClientError as failed:
                 error = failed
             if time.monotonic() > ends or self.met.wait_gone(_LOOK_AGAIN_S):
                 raise error
             job = self._client(step)
-
-    def _is_confirmed(self) -> bool:
-        """Whether the newest publisher had a send confirmed."""
-        newest = self.folder / f"publisher-{self.client_runner.counts['publisher']}.jsonl"
-        return any((each.op, each.phase) == (Op.SEND, Phase.OK) for each in history.read(newest).events)
 
     def _not_served(self, error: LaunchError | ClientError) -> str:
         """Return how a broker does not serve that runs, and has again what it was short of; empty if it is none."""
