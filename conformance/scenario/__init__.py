@@ -295,8 +295,8 @@ class Scenario:
         words |= {"standing_queue"} if not LIVES.keys() & queue.keys() else set()
         words |= {"attempt_limit"} if "max_delivery_attempts" in settings else set()
         words |= {"another_protocol"} if self.crosses else set()
-        words |= {SESSION_EXPIRY} & queue.keys()
-        words |= cut_around_release(self._clients)
+        words |= cut_around_release(self._clients) | ({SESSION_EXPIRY} & queue.keys())
+        words |= {"broker_ended"} if any(fault.ends_broker for fault in self.faults) else set()
         words |= {option.way for step in self._clients for option in options_of(step) if option.way}
         words |= {"asked_again"} if ASKED_AGAIN in self.needs else set()
         words.add("several_queues" if most_queues(self.steps) > 1 else "one_queue")
