@@ -228,7 +228,15 @@ def test_the_site_is_made_again_from_its_own_data(tmp_path):
 
     kept = {str(path.relative_to(published)) for path in published.rglob("*") if path.is_file()}
     assert made - kept == set()
-    wanted = (*(f"{name}/" for name in names), "claims.html", "index.html", "openmq/index.html", "rabbitmq/index.html", "bugs", "findings")
+    wanted = (
+        *(f"{name}/" for name in names),
+        "claims.html",
+        "index.html",
+        "openmq/index.html",
+        "rabbitmq/index.html",
+        "bugs",
+        "findings",
+    )
     assert [name for name in kept if name.startswith(wanted) and name not in made] == []
     assert before == {name: (tmp_path / name / "report.json").read_bytes() for name in names}
 
