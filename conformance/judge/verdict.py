@@ -14,8 +14,7 @@ from conformance.claims import Catalogue
 from conformance.errors import JudgeError
 from conformance.history import Op, Phase, message_id, parse_message
 from conformance.judge import applicable, rules
-from conformance.judge.anomalies import ANOMALIES, EVERYWHERE
-from conformance.judge.anomalies.fates import ACCOUNT, COUNTED, is_fate
+from conformance.judge.anomalies.fates import ACCOUNT, COUNTED
 from conformance.judge.input import buckets, folder
 from conformance.judge.input.packing import Compacted, compact_all
 from conformance.judge.plan import course, exposures, facts, groups, relations, timeline
@@ -165,20 +164,11 @@ def _facts(
     }
     events = {name: sum(trial.events for trial in group) for name, group in whole.items()}
     found: dict[str, TrialFacts] = {}
-    for group in _groups(used, events):
+    for group in groups.group(used, events):
         together = [trial for name in group.scenarios for trial in whole[name]]
         checks = [check for name in group.scenarios for check in used[name]]
         found |= collect_facts(session.spark, together, checks)
     return found
-
-
-def _groups(used: Mapping[str, list[relations.Check]], events: Mapping[str, int]) -> list[groups.Group]:
-    """Group scenarios, those with other conditions beside the table apart: each trial shows only its own."""
-    apart: dict[frozenset[str], dict[str, list[relations.Check]]] = {}
-    for name, checks in used.items():
-        own = frozenset(a for a, _ in checks if a in EVERYWHERE and ANOMALIES[a].offends != is_fate(a))
-        apart.setdefault(own, {})[name] = checks
-    return [each for some in apart.values() for each in groups.group(some, events)]
 
 
 # No fast test can tell a change of the next two: they need Spark.

@@ -194,6 +194,11 @@ def _stages(
     return _pruned(stages, [*PART_KEYS, *TEXTS, *exploded.values(), *counted.values(), *more]), exploded, counted
 
 
+def wider_than_table(used: Iterable[Check]) -> frozenset[str]:
+    """Return the anomalies of these checks that are cells of the table of fates, and offend by more than it says."""
+    return frozenset(a for a, _ in used if a in EVERYWHERE and ANOMALIES[a].offends != is_fate(a))
+
+
 def columns_of(used: Iterable[Check]) -> frozenset[str]:
     """Return the names of all columns and aggregates that the plan of these checks has: a measure of its cost."""
     stages, _, counted = _stages(used)
