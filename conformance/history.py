@@ -172,8 +172,8 @@ class Event(msgspec.Struct, frozen=True, tag_field="record", tag="event", omit_d
     every process of one machine. `epoch` is the run of the broker, 1 for the first start. `message` is
     `producer:number`. `count` is the delivery count as received (AMQP 1.0 section 3.2.1), a depth, or in the
     `invoke` of a send the milliseconds that its message lives. `detail` is free text for people, except where an
-    operation documents its words. `priority` is that of a send, if it says one, and
-    `delay_ms` how long after it its message may be delivered.
+    operation documents its words. `priority` is that of a send, if it says one, and `delay_ms` how long after it its
+    message may be delivered.
     """
 
     sequence: int

@@ -201,7 +201,7 @@ class Honest:
     """Whether a start takes over the retained messages of MQTT."""
 
     replaces_retained = True
-    """Whether a retained message takes the place of the one before it on its topic."""
+    """Whether a retained message replaces the one before it on its topic."""
 
     keeps_received = True
     """Whether a session of MQTT still has the identifiers of QoS 2 that it has received on an earlier connection."""

@@ -315,8 +315,11 @@ def is_loss(anomaly: str) -> bool:
 
 def is_unpromised(row: VerdictRow) -> bool:
     """Whether it is of an expectation, and not about damage to stored data, which no broker can keep."""
-    expected = row.verdict is Verdict.OBSERVED and row.kind != Kind.OBSERVATION
-    return expected and row.fault not in MODELS[Cause.DAMAGE]
+    return _is_expectation(row) and row.fault not in MODELS[Cause.DAMAGE]
+
+
+def _is_expectation(row: VerdictRow) -> bool:
+    return row.verdict is Verdict.OBSERVED and row.kind != Kind.OBSERVATION
 
 
 def is_failed(row: VerdictRow) -> bool:
@@ -332,7 +335,7 @@ def cell(rows: Iterable[VerdictRow], asks: str = "") -> Cell:
     """
     open_ = _open(rows)
     tried = [row for row in open_ if not row.reason.endswith(UNSHOWN)]
-    expected = [row for row in tried if row.verdict is Verdict.OBSERVED and row.kind != Kind.OBSERVATION]
+    expected = list(filter(_is_expectation, tried))
     for word in _JUDGED:
         if word is Verdict.HOLDS and any(map(is_failed, expected)):
             return _counted(Verdict.OBSERVED, expected, asks)

@@ -390,7 +390,7 @@ def delivery_time(bare: bytes) -> int:
 
     The annotation is that of the AMQP JMS Mapping, a long.
     """
-    if _DELIVERY_TIME not in bare[:_FAR]:
+    if bare.find(_DELIVERY_TIME, 0, _FAR) < 0:
         return 0
     encoded = entry(bare, _ANNOTATIONS, _TIME_KEYS)
     form = _NUMBERS.get(encoded[0]) if encoded else None

@@ -382,7 +382,7 @@ class MqttServerConnection(FramedPeer):
                 raise MqttError(codec.OVER_RECEIVE_MAXIMUM, f"more than {RECEIVE} messages without their last answer")
         try:
             parsed = message.store(packet)
-            noted = self._sessions.retained.take(packet, parsed) if packet.retain else []
+            noted = self._sessions.retained.take(packet, parsed)
         except MqttError as error:
             self._refuse_publish(packet, error.code)
             return

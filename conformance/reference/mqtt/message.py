@@ -46,6 +46,7 @@ def _annotations(qos: int, retain: int) -> bytes:
 
 _ANNOTATIONS = {(qos, retain): _annotations(qos, retain) for qos in (1, 2) for retain in (0, FORWARDED, KEPT)}
 _BEGINNINGS = [(raw, of) for of, raw in _ANNOTATIONS.items() if raw]
+_SAID = tuple(raw for raw, _ in _BEGINNINGS)
 
 _MOST_MS = 0xFFFFFFFF
 """The longest ttl: it has 32 bits."""
@@ -98,7 +99,10 @@ def retained(durable: bool, bare: bytes, left_ms: int) -> Parsed:
 
 
 def _beginning(bare: bytes) -> tuple[bytes, tuple[int, int]]:
-    return next((each for each in _BEGINNINGS if bare.startswith(each[0])), (b"", (1, 0)))
+    """The message annotations of a message of MQTT, and the QoS and RETAIN that they say."""
+    if not bare.startswith(_SAID):
+        return b"", (1, 0)
+    return next(each for each in _BEGINNINGS if bare.startswith(each[0]))
 
 
 def show(bare: bytes, *, durable: bool) -> Shown:

@@ -17,7 +17,7 @@ from conformance.reference.mqtt import message
 from conformance.reference.mqtt.codec import QUOTA, MqttError, ServerPublish
 from conformance.reference.mqtt.topics import matches
 
-RETAINED = b"\0t"
+_RETAINED = b"\0t"
 """How the key of the note of a topic begins."""
 
 _HEAD = struct.Struct(">?Q")
@@ -39,18 +39,21 @@ class Retained:
         self._broker = broker
         self._kept: dict[str, _Kept] = {}
 
-    def restore(self, topic: bytes, value: bytes) -> None:
-        """Take over what a start has found."""
-        if self._broker.behaviour.restores_retained:
+    def restore(self, notes: dict[bytes, bytes]) -> None:
+        """Take the retained messages out of what a start has found."""
+        mine = {key: notes.pop(key) for key in list(notes) if key.startswith(_RETAINED)}
+        for key, value in mine.items() if self._broker.behaviour.restores_retained else ():
             durable, expires_ms = _HEAD.unpack_from(value)
-            self._kept[topic.decode()] = _Kept(durable, expires_ms, value[_HEAD.size :])
+            self._kept[key[len(_RETAINED) :].decode()] = _Kept(durable, expires_ms, value[_HEAD.size :])
 
     def take(self, packet: ServerPublish, parsed: Parsed) -> list[Effect]:
-        """What a PUBLISH with RETAIN changes; one without a body ends the retained message of its topic.
+        """What a PUBLISH changes, if it has RETAIN; one without a body ends the retained message of its topic.
 
         Raises `MqttError` where there is no room for it.
         """
-        key, notes = RETAINED + packet.topic.encode(), self._broker.notes
+        if not packet.retain:
+            return []
+        key, notes = _RETAINED + packet.topic.encode(), self._broker.notes
         if not packet.body:
             dropped = notes.drop(key)
             return [effect._replace(apply=lambda: self._forget(packet.topic)) for effect in dropped]

@@ -21,7 +21,7 @@ from conformance.reference.core.effects import Effect
 from conformance.reference.core.queues import Queue
 from conformance.reference.mqtt.codec import WILL_DELAY, MqttError, ServerPublish, found
 from conformance.reference.mqtt.message import store
-from conformance.reference.mqtt.retained import RETAINED, Retained
+from conformance.reference.mqtt.retained import Retained
 from conformance.reference.mqtt.topics import matches
 from conformance.reference.settings import MAX_NAME
 from conformance.reference.store.commit import do_nothing
@@ -193,7 +193,7 @@ class MqttSessions:
     def _publish(self, will: ServerPublish) -> None:
         parsed = store(will)
         try:
-            noted = self.retained.take(will, parsed) if will.retain else []
+            noted = self.retained.take(will, parsed)
         except MqttError:
             noted = []
         self.broker.publish_to(self.reached(will.topic), parsed, do_nothing, refused=ignore_refusal, noted=noted)
@@ -251,11 +251,10 @@ class MqttSessions:
 
     def _restore(self) -> None:
         """Read what a start has found; intervals begin again, for all have lost their connection."""
-        notes = sorted(self.broker.notes.found.items(), key=lambda note: note[0][:2] != _SESSION)
-        self.broker.notes.found.clear()
-        for key, value in notes:
-            if key[:2] == RETAINED:
-                self.retained.restore(key[2:], value)
+        found = self.broker.notes.found
+        self.retained.restore(found)
+        notes = sorted(found.items(), key=lambda note: note[0][:2] != _SESSION)
+        found.clear()
         if not self.broker.behaviour.restores_sessions:
             return
         for key, value in notes:
@@ -264,7 +263,7 @@ class MqttSessions:
                 made = self._sessions[client.decode()] = ServerSession(self, client.decode(), int.from_bytes(value))
                 made.kept = True
                 made.queue = self.broker.known(made.client)
-            elif key[:2] in _RESTORED and (session := self._sessions.get(client.decode())) is not None:
+            elif (session := self._sessions.get(client.decode())) is not None:
                 _RESTORED[key[:2]](session, what, value)
         for session in list(self._sessions.values()):
             for name in session.filters:

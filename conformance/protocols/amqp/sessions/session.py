@@ -74,6 +74,7 @@ class AmqpSession(Session):
         for_topic = isinstance(job.work.step, Publish) and job.work.step.for_topic
         self._annotations = {symbol("x-opt-jms-dest"): byte(1)} if for_topic else {}  # as the AMQP JMS Mapping says it
         self._lives_s = job.work.lives_ms / 1000
+        self._options = job.dialect.options(AmqpOptions)
         self._unconfirmed: dict[Any, Received] = {}  # by proton's delivery: tags may be any bytes
         self._coordinator = TransactionController(self._attach_coordinator)
         self._enlisted: dict[str, list[Received]] = {}
@@ -86,7 +87,7 @@ class AmqpSession(Session):
     def attach_sender(self, queue: str) -> None:
         sender = self._session.sender(f"sender-{queue}")
         _ask(sender, self._job.work.asks.publisher)
-        _name_outcomes(sender, self._job.dialect.options(AmqpOptions).outcomes)
+        _name_outcomes(sender, self._options.outcomes)
         self._senders[queue] = sender  # before the broker may use it
         self._attach(sender, sender.target, address(self._job.dialect.destination, queue))
         self.greeting = self._connection.greeting
@@ -130,8 +131,9 @@ class AmqpSession(Session):
         self._order[message] = len(self._order)
         if transaction is not None:
             self._coordinator.enlist(delivery, transaction)
-        annotations = self._annotations | self._delay()
-        annotations |= {symbol("x-opt-ack-immediately"): True} if immediate else {}
+        annotations = self._annotations | ({symbol("x-opt-ack-immediately"): True} if immediate else {})
+        if self._job.work.delay_ms:
+            annotations |= self._delay()
         known = {name: self._job.named(message)} if (name := self._job.dialect.duplicate_id) else {}
         properties = known | self._job.work.properties(message) or None
         encoded = Message(
@@ -278,9 +280,9 @@ class AmqpSession(Session):
 
     def _delay(self) -> dict[Any, int]:
         """Return the annotation of a message that is sent now with a delay."""
-        name, delay_ms = self._job.dialect.options(AmqpOptions).delivery_time, self._job.work.delay_ms
+        name = self._options.delivery_time
         since = int(time.time() * 1000) if name == "x-opt-delivery-time" else 0
-        return {symbol(name): since + delay_ms} if delay_ms else {}
+        return {symbol(name): since + self._job.work.delay_ms}
 
     def _correlation(self, message: str) -> str | int | uuid.UUID | bytes | None:
         """The correlation-id of a message of this trial: a string, a number, a UUID or bytes (section 3.2.4)."""
